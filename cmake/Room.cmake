@@ -1,0 +1,88 @@
+# Rooms: each folder of src/orrery is an object library that may use only the
+# rooms it names. Object libraries keep self-registering files alive, which a
+# static archive would drop at link time.
+
+add_library(orrery_flags INTERFACE)
+target_include_directories(orrery_flags INTERFACE ${PROJECT_SOURCE_DIR}/src)
+target_compile_options(orrery_flags INTERFACE -Wall -Wextra -Werror)
+if(ORRERY_SANITIZE)
+  target_compile_options(orrery_flags INTERFACE
+    -fsanitize=${ORRERY_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(orrery_flags INTERFACE -fsanitize=${ORRERY_SANITIZE})
+endif()
+
+set_property(GLOBAL PROPERTY ORRERY_ROOMS "")
+
+# Stops the configuration when a file of the room includes a header of a room
+# it does not declare.
+function(_orrery_check_includes room allowed)
+  foreach(file IN LISTS ARGN)
+    file(STRINGS ${file} includes REGEX "^#include \"orrery/")
+    foreach(line IN LISTS includes)
+      string(REGEX REPLACE "^#include \"orrery/([a-z_]+)/.*" "\\1" used "${line}")
+      if(NOT used STREQUAL room AND NOT used IN_LIST allowed)
+        message(FATAL_ERROR "${file}: room '${room}' may not use '${used}' (${line})")
+      endif()
+    endforeach()
+  endforeach()
+endfunction()
+
+# orrery_room(NAME USES ROOM...) builds src/orrery/NAME, and with ORRERY_TESTS
+# one test program from its *_test.cc that links just the rooms it may use.
+function(orrery_room room)
+  cmake_parse_arguments(ROOM "" "" "USES" ${ARGN})
+  set(folder ${PROJECT_SOURCE_DIR}/src/orrery/${room})
+  file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${folder}/*.h)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${folder}/*.cc)
+  set(tests ${sources})
+  list(FILTER tests INCLUDE REGEX "_test\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "(_test|/main)\\.cc$")
+  _orrery_check_includes(${room} "${ROOM_USES}" ${headers} ${sources} ${tests})
+
+  add_library(orrery_${room} OBJECT ${sources})
+  target_link_libraries(orrery_${room}
+    PUBLIC orrery_flags fmt::fmt
+    PRIVATE nlohmann_json::nlohmann_json yaml-cpp CLI11::CLI11)
+  set_property(GLOBAL APPEND PROPERTY ORRERY_ROOMS ${room})
+
+  if(ORRERY_TESTS AND tests)
+    find_package(GTest REQUIRED)
+    include(GoogleTest)
+    add_executable(${room}_test ${tests})
+    foreach(used IN ITEMS ${room} LISTS ROOM_USES)
+      target_sources(${room}_test PRIVATE $<TARGET_OBJECTS:orrery_${used}>)
+    endforeach()
+    target_compile_definitions(${room}_test PRIVATE
+      ORRERY_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+    target_link_libraries(${room}_test PRIVATE orrery_flags fmt::fmt
+      nlohmann_json::nlohmann_json yaml-cpp CLI11::CLI11 GTest::gtest GTest::gmock GTest::gtest_main)
+    gtest_discover_tests(${room}_test DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT 300)
+  endif()
+endfunction()
+
+# liborrery: every room but the command line, for find_package(orrery).
+function(orrery_library)
+  get_property(rooms GLOBAL PROPERTY ORRERY_ROOMS)
+  list(REMOVE_ITEM rooms cli)
+  add_library(orrery SHARED)
+  foreach(room IN LISTS rooms)
+    target_sources(orrery PRIVATE $<TARGET_OBJECTS:orrery_${room}>)
+  endforeach()
+  target_link_libraries(orrery PUBLIC fmt::fmt PRIVATE orrery_flags yaml-cpp)
+  target_include_directories(orrery INTERFACE
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_compile_features(orrery PUBLIC cxx_std_20)
+  set_target_properties(orrery PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+endfunction()
+
+# The `orrery` program links the objects themselves: it starts faster than
+# through a shared library and needs no search path in the build tree.
+function(orrery_command_line)
+  get_property(rooms GLOBAL PROPERTY ORRERY_ROOMS)
+  add_executable(orrery_program ${PROJECT_SOURCE_DIR}/src/orrery/cli/main.cc)
+  foreach(room IN LISTS rooms)
+    target_sources(orrery_program PRIVATE $<TARGET_OBJECTS:orrery_${room}>)
+  endforeach()
+  target_link_libraries(orrery_program PRIVATE orrery_flags fmt::fmt yaml-cpp CLI11::CLI11)
+  set_target_properties(orrery_program PROPERTIES OUTPUT_NAME orrery)
+endfunction()

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+
+namespace orrery {
+
+/// An index into one of a table's vectors, typed so that an operation's index
+/// cannot be used as a value's.
+template <class Tag>
+struct Id {
+  static constexpr uint32_t kNone = UINT32_MAX;
+  uint32_t index = kNone;
+
+  constexpr bool valid() const { return index != kNone; }
+  constexpr auto operator<=>(const Id&) const = default;
+};
+
+}  // namespace orrery

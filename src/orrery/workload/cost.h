@@ -1,0 +1,51 @@
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "orrery/workload/workload.h"
+
+namespace orrery {
+
+/// What one execution of an operation must do, however it is implemented.
+/// FLOPs count a multiply-add as two. Bytes are those of a kernel that runs
+/// alone: operands read once, results written once; fused kernels drop what
+/// stays inside (model/). Views and metadata cost nothing.
+struct Cost {
+  double matrix_flops = 0;
+  double vector_flops = 0;            ///< Adds, compares, selects, conversions …
+  double transcendental_flops = 0;    ///< Special functions, one each.
+  double bytes_read = 0;
+  double bytes_written = 0;
+  ElementType matrix_type = ElementType::kNone;  ///< Operand type on the matrix unit.
+  ElementType vector_type = ElementType::kNone;  ///< Also of the special functions.
+
+  double flops() const { return matrix_flops + vector_flops + transcendental_flops; }
+  double bytes() const { return bytes_read + bytes_written; }
+};
+
+/// The cost of `op` itself. The body of reduce, map, sort and the like is
+/// counted; control flow (call, while, if, fusion) costs nothing here, its
+/// bodies do in `total_cost`.
+Cost cost(const Workload& workload, OpId op);
+
+enum class Unit : uint8_t { kMatrix, kVector, kTranscendental };
+
+/// Sums over a function with calls followed and loops multiplied by their trip
+/// count. Of the branches of an if or case, the costliest is counted.
+struct TotalCost {
+  std::array<std::array<double, kElementTypeCount>, 3> flops_by_unit_and_type{};
+  double bytes_read = 0;
+  double bytes_written = 0;
+  double operations = 0;             ///< Executed, views and constants left out.
+  double unknown_trip_counts = 0;    ///< Loops counted once for want of a count.
+
+  double flops(Unit unit) const;
+  double flops() const;
+  void add(const Cost& cost, double times);
+  void add(const TotalCost& other, double times);
+};
+
+TotalCost total_cost(const Workload& workload, FunctionId function);
+
+}  // namespace orrery
