@@ -16,7 +16,9 @@ class PeakRates {
   FlopsPerSecond operator[](ElementType type) const {
     return FlopsPerSecond(rates_[static_cast<size_t>(type)]);
   }
-  void set(ElementType type, FlopsPerSecond rate) { rates_[static_cast<size_t>(type)] = rate.value; }
+  void set(ElementType type, FlopsPerSecond rate) {
+    rates_[static_cast<size_t>(type)] = rate.value;
+  }
 
  private:
   std::array<double, kElementTypeCount> rates_{};
@@ -24,24 +26,24 @@ class PeakRates {
 
 /// One level of the memory hierarchy, nearest to the compute units last.
 struct MemoryLevel {
-  std::string name;           ///< "hbm", "l2", "shared", "registers", "vmem" …
-  Bytes capacity;             ///< Of one instance.
-  BytesPerSecond bandwidth;   ///< Of all instances together; 0 where no source gives it.
+  std::string name;          ///< "hbm", "l2", "shared", "registers", "vmem" …
+  Bytes capacity;            ///< Of one instance.
+  BytesPerSecond bandwidth;  ///< Of all instances together; 0 where no source gives it.
   int instances = 1;
 };
 
 struct Link {
-  std::string name;           ///< "nvlink", "pcie", "ici", "xgmi" …
-  BytesPerSecond bandwidth;   ///< All links of this kind, per direction.
+  std::string name;          ///< "nvlink", "pcie", "ici", "xgmi" …
+  BytesPerSecond bandwidth;  ///< All links of this kind, per direction.
   int count = 1;
 };
 
 /// What a prediction needs to know of one accelerator: a view on the component
 /// tree of its catalogue file (catalogue.h), with every figure in SI units.
 struct Device {
-  std::string name;          ///< "h200"
-  std::string title;         ///< "NVIDIA H200 SXM 141 GB"
-  std::string kind;          ///< "gpu", "tpu", "asic", "cpu"
+  std::string name;   ///< "h200"
+  std::string title;  ///< "NVIDIA H200 SXM 141 GB"
+  std::string kind;   ///< "gpu", "tpu", "asic", "cpu"
   std::string vendor;
   std::string architecture;  ///< "hopper", "cdna3", …
   int compute_units = 0;     ///< SMs, CUs, cores.
@@ -56,7 +58,7 @@ struct Device {
   std::vector<MemoryLevel> memory;  ///< Main memory first.
   std::vector<Link> links;
   Watts power_limit;
-  Watts idle_power;          ///< 0 where not known.
+  Watts idle_power;               ///< 0 where not known.
   std::vector<std::string> gaps;  ///< Figures the prediction wants and the file lacks.
 
   const MemoryLevel& main_memory() const { return memory.front(); }
