@@ -27,7 +27,7 @@ constexpr std::array<NamedPart, 10> kLevels = {{
     {"l1", "First-level data cache"},
     {"vmem", "A TPU core's vector memory"},
     {"smem", "A TPU core's scalar memory"},
-    {"shared", "What one thread block may use at most: shared memory, LDS"},
+    {"shared", "Shared memory of one compute unit, LDS"},
     {"registers", "Register file of one compute unit"},
 }};
 
@@ -83,7 +83,7 @@ std::vector<SchemaRow> make_schema() {
            "SMs, compute units, tensor cores of a TPU, CPU cores", true);
   section("compute.clock", false, "Clocks of the units");
   quantity("compute.clock.boost", Dimension::kFrequency,
-           "Highest clock; vector rates are stated at it", false, true);
+           "Highest clock with all units busy; vector rates are stated at it", false, true);
   quantity("compute.clock.matrix", Dimension::kFrequency,
            "Clock at which the matrix rates are stated, where it is not `boost`");
   quantity("compute.clock.base", Dimension::kFrequency, "Guaranteed clock");
