@@ -10,6 +10,8 @@
 
 namespace orrery {
 
+struct DeviceTree;
+
 /// Peak dense rate by element type; 0 where the unit does not take that type.
 class PeakRates {
  public:
@@ -46,16 +48,19 @@ struct Device {
   std::string kind;   ///< "gpu", "tpu", "asic", "cpu"
   std::string vendor;
   std::string architecture;  ///< "hopper", "cdna3", …
+  std::string notes;         ///< What a reader must know beside the figures; may be empty.
   int compute_units = 0;     ///< SMs, CUs, cores.
-  Hertz clock;               ///< The clock the peak rates are stated at.
-  Hertz base_clock;          ///< 0 where not published.
-  PeakRates matrix;          ///< Tensor cores, MXUs, AMX …
-  PeakRates vector;          ///< CUDA cores, vector units.
-  FlopsPerSecond special;    ///< Transcendental functions; 0: a quarter of the fp32 vector rate.
-  int array_rows = 0;        ///< Of one systolic array; 0 for other machines.
+  Hertz clock;         ///< Boost clock, at which the vector rates are stated; 0: not published.
+  Hertz matrix_clock;  ///< At which the matrix rates are stated: `clock` but for some NVIDIA parts.
+  Hertz base_clock;    ///< 0 where not published.
+  PeakRates matrix;    ///< Tensor cores, MXUs, AMX …
+  PeakRates vector;    ///< CUDA cores, vector units.
+  FlopsPerSecond special;  ///< Transcendental functions; 0: a quarter of the fp32 vector rate.
+  int array_rows = 0;      ///< Of one systolic array; 0 for other machines.
   int array_columns = 0;
   int arrays = 0;
   std::vector<MemoryLevel> memory;  ///< Main memory first.
+  Bytes usable_memory;  ///< What programs can have; the capacity where no machine was asked.
   std::vector<Link> links;
   Watts power_limit;
   Watts idle_power;               ///< 0 where not known.
@@ -65,5 +70,8 @@ struct Device {
   /// The level called `name`, or null.
   const MemoryLevel* level(std::string_view name) const;
 };
+
+/// The view on `tree`, which the reader has checked.
+Device make_device(const DeviceTree& tree);
 
 }  // namespace orrery
