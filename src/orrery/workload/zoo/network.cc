@@ -82,6 +82,9 @@ Tensors Network::emit(const RawOp& op) {
   for (const auto& [key, value] : op.lists) node.attributes.push_back({key, value});
   for (const auto& [key, value] : op.reals) node.attributes.push_back({key, value});
   for (const auto& [key, value] : op.strings) node.attributes.push_back({key, value});
+  if (state_->options.compute != ElementType::kNone && op_class(op.code) == OpClass::kContraction &&
+      node.find(Attr::kComputeType) == nullptr)
+    node.attributes.push_back({Attr::kComputeType, static_cast<int64_t>(state_->options.compute)});
   node.region = op.region;
   if (!state_->scopes.empty()) node.scope = fmt::format("{}", fmt::join(state_->scopes, "/"));
   for (const TensorType& type : op.results) {

@@ -83,6 +83,9 @@ enum class OptimizerKind : uint8_t { kNone, kSgd, kAdamW };
 struct NetworkOptions {
   ElementType weights = ElementType::kBF16;
   ElementType activations = ElementType::kBF16;
+  /// What contractions multiply in where that is not their operands' type: TF32 for
+  /// fp32 tensors. kNone: as the operands say.
+  ElementType compute = ElementType::kNone;
   WeightOrder weight_order = WeightOrder::kInOut;
   ChannelOrder channel_order = ChannelOrder::kLast;
   /// Attention as the one fused operation; else dot, softmax, dot.
@@ -96,8 +99,8 @@ struct NetworkOptions {
 
 struct LinearOptions {
   bool bias = false;
-  WeightFormat format;
-  std::optional<WeightOrder> order;  ///< Default: the network's.
+  WeightFormat format = {};
+  std::optional<WeightOrder> order = {};  ///< Default: the network's.
 };
 
 struct AttentionOptions {
@@ -107,25 +110,26 @@ struct AttentionOptions {
   bool causal = false;
   int64_t window = 0;  ///< Sliding window in tokens; 0: none.
   /// Added to the scores, broadcast to [b, h, s, t]: ALiBi, T5's relative positions.
-  Tensor bias;
+  Tensor bias = {};
   /// A learned sink logit a head (gpt-oss), [h].
-  Tensor sinks;
-  std::optional<bool> fused;  ///< Default: the network's.
+  Tensor sinks = {};
+  std::optional<bool> fused = {};  ///< Default: the network's.
 };
 
 struct ConvolutionOptions {
-  Dims stride;                     ///< Default 1.
-  Dims padding_low, padding_high;  ///< Default 0; set `padding_low` alone for symmetric padding.
-  Dims dilation;                   ///< Default 1.
+  Dims stride = {};  ///< Default 1.
+  Dims padding_low = {};
+  Dims padding_high = {};  ///< Default 0; set `padding_low` alone for symmetric padding.
+  Dims dilation = {};      ///< Default 1.
   int64_t groups = 1;
   bool bias = false;
-  std::optional<ChannelOrder> order;  ///< Default: the network's.
+  std::optional<ChannelOrder> order = {};  ///< Default: the network's.
 };
 
 struct PoolOptions {
-  Dims window;
-  Dims stride;
-  Dims padding;  ///< Symmetric; default 0.
+  Dims window = {};
+  Dims stride = {};
+  Dims padding = {};  ///< Symmetric; default 0.
 };
 
 /// Which experts every token goes to.
@@ -144,7 +148,8 @@ struct RoutingOptions {
   enum class Scores : uint8_t { kSoftmax, kSigmoid, kLogits } scores = Scores::kSoftmax;
   bool renormalise = false;  ///< Divide the chosen weights by their sum.
   double scale = 1.0;        ///< DeepSeek's routed_scaling_factor.
-  Tensor correction_bias;    ///< [experts], added for the choice alone (DeepSeek-V3); not trained.
+  Tensor correction_bias =
+      {};  ///< [experts], added for the choice alone (DeepSeek-V3); not trained.
 };
 
 struct LinearAttention {
