@@ -306,13 +306,18 @@ ShardingId InstructionAttributes::sharding(std::string_view text) {
     at.expect('{', "before a sharding");
     const size_t offset = at.offset();
     Mesh devices = read_mesh(at);
-    sharding.form = Sharding::Form::kShardy;
-    sharding.mesh = mesh(at.since(offset), std::move(devices));
+    const std::string_view written = at.since(offset);
     at.accept(',');
     at.at_end();
     const size_t start = at.offset() - static_cast<size_t>(text.data() - source_->text().data());
     sharding.text = std::string(text.substr(start, text.size() - 1 - start));
     std::ranges::replace(sharding.text, '\'', '"');
+    if (devices.axes.empty()) {  // `{mesh[], replicated}` says the same as `{replicated}`.
+      sharding.text = fmt::format("{{{}}}", sharding.text);
+    } else {
+      sharding.form = Sharding::Form::kShardy;
+      sharding.mesh = mesh(written, std::move(devices));
+    }
   }
   const ShardingId id = builder_->add_sharding(std::move(sharding));
   shardings_.emplace(text, id);

@@ -143,6 +143,7 @@ void read_padding(Cursor cursor, Padding& into) {
 
 void read_window(Cursor cursor, Window& into) {
   std::vector<int64_t> reversal;
+  const size_t start = cursor.offset();
   cursor.expect('{', "before a window");
   while (!cursor.accept('}')) {
     cursor.at_end();
@@ -168,8 +169,8 @@ void read_window(Cursor cursor, Window& into) {
   }
   const auto check = [&](const std::vector<int64_t>& list, std::string_view what) {
     if (!list.empty() && list.size() != into.size.size())
-      cursor.fail(
-          fmt::format("the window has {} sizes but {} of {}", into.size.size(), list.size(), what));
+      cursor.source().fail(start, fmt::format("the window has {} sizes but {} of {}",
+                                              into.size.size(), list.size(), what));
   };
   check(into.strides, "stride");
   check(into.padding.low, "pad");
