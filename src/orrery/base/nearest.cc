@@ -57,6 +57,7 @@ std::vector<std::string> nearest(std::string_view word, const std::vector<std::s
   std::sort(ranked.begin(), ranked.end());
   if (ranked.size() > most) ranked.resize(most);
   std::vector<std::string> result;
+  result.reserve(ranked.size());
   for (auto& entry : ranked) result.push_back(std::move(entry.second));
   return result;
 }
