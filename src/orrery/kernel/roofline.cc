@@ -73,7 +73,7 @@ class RooflinePredictor final : public Predictor {
 
   void predict(std::span<const Kernel> kernels, const OperatingPoint& point,
                std::span<Estimate> estimates) const override {
-    const double slowdown = clock_factor(point);
+    const Slowdown slowdown = slowdown_at(point);
     for (size_t i = 0; i < kernels.size(); ++i) {
       const Times t = times(kernels[i].cost, slowdown);
       Estimate& e = estimates[i];
@@ -89,7 +89,7 @@ class RooflinePredictor final : public Predictor {
   }
 
   Explanation explain(const Kernel& kernel, const OperatingPoint& point) const override {
-    const Times t = times(kernel.cost, clock_factor(point));
+    const Times t = times(kernel.cost, slowdown_at(point));
     Explanation x;
     x.compute = Seconds(std::max(t.compute, t.special));
     x.memory = Seconds(t.memory);
@@ -129,18 +129,25 @@ class RooflinePredictor final : public Predictor {
   };
   static double inverse(double rate) { return rate > 0 ? 1 / rate : 0; }
 
-  Times times(const Cost& c, double slowdown) const {
+  /// How much longer arithmetic takes than at the clocks the rates are stated at.
+  struct Slowdown {
+    double matrix = 1;
+    double vector = 1;
+  };
+
+  Times times(const Cost& c, const Slowdown& slowdown) const {
     Times t;
-    t.compute = slowdown *
-                std::max(c.matrix_flops * seconds_per_matrix_[static_cast<size_t>(c.matrix_type)],
-                         c.vector_flops * seconds_per_vector_[static_cast<size_t>(c.vector_type)]);
-    t.special = slowdown * c.transcendental_flops * seconds_per_special_;
+    t.compute = std::max(
+        slowdown.matrix * c.matrix_flops * seconds_per_matrix_[static_cast<size_t>(c.matrix_type)],
+        slowdown.vector * c.vector_flops * seconds_per_vector_[static_cast<size_t>(c.vector_type)]);
+    t.special = slowdown.vector * c.transcendental_flops * seconds_per_special_;
     t.memory = c.bytes() * seconds_per_byte_;
     return t;
   }
-  double clock_factor(const OperatingPoint& point) const {
-    if (point.clock.value <= 0 || device_.clock.value <= 0) return 1;
-    return device_.clock / point.clock;
+  Slowdown slowdown_at(const OperatingPoint& point) const {
+    if (point.clock.value <= 0 || device_.clock.value <= 0) return {};
+    const Hertz matrix = device_.matrix_clock.value > 0 ? device_.matrix_clock : device_.clock;
+    return {matrix / point.clock, device_.clock / point.clock};
   }
 
   Device device_;
