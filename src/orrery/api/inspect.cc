@@ -26,7 +26,8 @@ std::vector<double> executions(const Workload& w) {
         const OpView op = w.view(OpId{i});
         for (Attr key : {Attr::kCallee, Attr::kCondition})
           if (const FunctionId c = op.callee(key); c.valid()) self(self, c);
-        for (int64_t b : op.integers(Attr::kBranches)) self(self, FunctionId{static_cast<uint32_t>(b)});
+        for (int64_t b : op.integers(Attr::kBranches))
+          self(self, FunctionId{static_cast<uint32_t>(b)});
       }
     }
     order.push_back(f);
@@ -38,12 +39,15 @@ std::vector<double> executions(const Workload& w) {
       const OpView op = w.view(id);
       runs[id.index] += count;
       const double times =
-          op.code() == Opcode::k_while ? count * static_cast<double>(std::max<int64_t>(0, op.integer(Attr::kTripCount, 1))) : count;
+          op.code() == Opcode::k_while
+              ? count * static_cast<double>(std::max<int64_t>(0, op.integer(Attr::kTripCount, 1)))
+              : count;
       const bool control = op_class(op.code()) == OpClass::kControl;
       if (control)
         for (RegionId r : op.raw_regions()) self(self, w.region(r), times);
       for (Attr key : {Attr::kCallee, Attr::kCondition})
-        if (const FunctionId c = op.callee(key); c.valid() && control) of_function[c.index] += times;
+        if (const FunctionId c = op.callee(key); c.valid() && control)
+          of_function[c.index] += times;
       for (int64_t b : op.integers(Attr::kBranches)) of_function[static_cast<size_t>(b)] += times;
     });
   };
@@ -93,13 +97,17 @@ InspectAnswer Session::inspect(const std::string& path, const ReadOptions& optio
   for (size_t unit = 0; unit < 3; ++unit)
     for (size_t type = 0; type < kElementTypeCount; ++type)
       if (const double f = total.flops_by_unit_and_type[unit][type]; f > 0)
-        a.flops.emplace_back(fmt::format("{} {}", kUnits[unit], mlir_name(static_cast<ElementType>(type))), f);
+        a.flops.emplace_back(
+            fmt::format("{} {}", kUnits[unit], mlir_name(static_cast<ElementType>(type))), f);
   if (total.unknown_trip_counts > 0)
-    a.notes.emplace_back("a loop whose trip count is not known is counted once; give it with --trip-count");
+    a.notes.emplace_back(
+        "a loop whose trip count is not known is counted once; give it with --trip-count");
 
   bool dynamic = false;
   for (const Type& t : w.types()) dynamic |= t.dynamic;
-  if (dynamic) a.dynamic.emplace_back("some dimensions are open ('?') and counted as 1; give them with --bind '?=SIZE'");
+  if (dynamic)
+    a.dynamic.emplace_back(
+        "some dimensions are open ('?') and counted as 1; give them with --bind '?=SIZE'");
 
   const std::vector<double> runs = executions(w);
   std::map<std::string, InspectAnswer::OpCount> by_name;
@@ -115,9 +123,11 @@ InspectAnswer Session::inspect(const std::string& path, const ReadOptions& optio
     const Cost c = cost(w, OpId{i});
     count.flops += runs[i] * c.flops();
     count.bytes += runs[i] * c.bytes();
-    if (op_class(op.code()) == OpClass::kCollective && op.integer(Attr::kAsync, 0) != 2 && runs[i] > 0) {
+    if (op_class(op.code()) == OpClass::kCollective && op.integer(Attr::kAsync, 0) != 2 &&
+        runs[i] > 0) {
       double bytes = 0;
-      for (uint32_t o = 0; o < op.operand_count(); ++o) bytes += static_cast<double>(op.operand_type(o).bytes);
+      for (uint32_t o = 0; o < op.operand_count(); ++o)
+        bytes += static_cast<double>(op.operand_type(o).bytes);
       collectives[{name, bytes, op.integer(Attr::kReplicaGroupSize, 0)}] += runs[i];
     }
   }

@@ -21,7 +21,8 @@ Json description(const Description& d) {
   Json parameters = Json::array();
   for (const Parameter& p : d.parameters)
     parameters.push_back({{"name", p.name}, {"default", p.default_value}, {"meaning", p.meaning}});
-  return {{"name", d.name}, {"summary", d.summary}, {"source", d.source}, {"parameters", parameters}};
+  return {
+      {"name", d.name}, {"summary", d.summary}, {"source", d.source}, {"parameters", parameters}};
 }
 
 // --- requests ---------------------------------------------------------------
@@ -147,11 +148,15 @@ std::string to_json(const InspectAnswer& a) {
   for (const auto& [unit, value] : a.flops) flops[unit] = value;
   Json operations = Json::array();
   for (const auto& o : a.by_operation)
-    operations.push_back(
-        {{"name", o.name}, {"count", o.count}, {"executed", o.executed}, {"flops", o.flops}, {"bytes", o.bytes}});
+    operations.push_back({{"name", o.name},
+                          {"count", o.count},
+                          {"executed", o.executed},
+                          {"flops", o.flops},
+                          {"bytes", o.bytes}});
   Json collectives = Json::array();
   for (const auto& c : a.collectives)
-    collectives.push_back({{"kind", c.kind}, {"count", c.count}, {"bytes", c.bytes}, {"group_size", c.group_size}});
+    collectives.push_back(
+        {{"kind", c.kind}, {"count", c.count}, {"bytes", c.bytes}, {"group_size", c.group_size}});
   const Json json = {{"schema", schema("inspect")},
                      {"name", a.name},
                      {"format", a.format},
@@ -178,7 +183,25 @@ std::string to_json(const InspectAnswer& a) {
   return write(json);
 }
 
-std::string hardware_json(const Catalogue& catalogue, const std::string& name, const std::vector<Override>& overrides) {
+std::string operators_json(const std::vector<OperatorRow>& rows,
+                           const std::vector<OperatorAnswer>& answers) {
+  Json list = Json::array();
+  for (size_t i = 0; i < answers.size(); ++i) {
+    Json row = {{"op", rows[i].op},
+                {"dtype", rows[i].dtype},
+                {"params", Json::parse(rows[i].params, nullptr, false)}};
+    if (rows[i].sm_mhz > 0) row["sm_mhz"] = rows[i].sm_mhz;
+    row["predicted_us"] = answers[i].predicted_us;
+    row["low_us"] = answers[i].low_us;
+    row["high_us"] = answers[i].high_us;
+    row["model"] = answers[i].model;
+    list.push_back(std::move(row));
+  }
+  return write({{"schema", schema("kernel")}, {"kernels", list}});
+}
+
+std::string hardware_json(const Catalogue& catalogue, const std::string& name,
+                          const std::vector<Override>& overrides) {
   if (name.empty()) {
     Json devices = Json::array();
     for (const Listing& l : catalogue.list())
@@ -220,7 +243,10 @@ std::string zoo_json() {
   for (const ZooModel& m : zoo_models()) {
     Json choices = Json::array();
     for (const Choice& c : m.choices)
-      choices.push_back({{"name", c.name}, {"default", c.default_value}, {"values", c.values}, {"meaning", c.meaning}});
+      choices.push_back({{"name", c.name},
+                         {"default", c.default_value},
+                         {"values", c.values},
+                         {"meaning", c.meaning}});
     models.push_back({{"name", m.name},
                       {"title", m.title},
                       {"family", m.family},
@@ -252,24 +278,28 @@ std::string Session::call(std::string_view request_json) const {
   if (!json.is_object()) throw_usage("a request must be a JSON object");
   const std::string command = text_of(json, "command", "");
   if (command == "predict") {
-    refuse_unknown(json, {"command", "workload", "on", "stack", "kernel_model", "set", "regime", "sm_mhz", "bind", "trip_count",
-                          "phase", "batch", "seq", "context", "dtype", "choose"});
+    refuse_unknown(json,
+                   {"command", "workload", "on", "stack", "kernel_model", "set", "regime", "sm_mhz",
+                    "bind", "trip_count", "phase", "batch", "seq", "context", "dtype", "choose"});
     PredictRequest request;
     request.workload = text_of(json, "workload", "");
     request.device = text_of(json, "on", "");
-    if (request.workload.empty() || request.device.empty()) throw_usage("predict needs 'workload' and 'on'");
+    if (request.workload.empty() || request.device.empty())
+      throw_usage("predict needs 'workload' and 'on'");
     request.stack = text_of(json, "stack", request.stack);
     request.kernel_model = text_of(json, "kernel_model", request.kernel_model);
     request.overrides = overrides_of(json);
     const std::string regime = text_of(json, "regime", "burst");
     if (regime != "burst" && regime != "sustained") bad_field("regime", "burst or sustained");
-    request.point.regime = regime == "burst" ? OperatingPoint::Regime::kBurst : OperatingPoint::Regime::kSustained;
+    request.point.regime =
+        regime == "burst" ? OperatingPoint::Regime::kBurst : OperatingPoint::Regime::kSustained;
     request.point.clock = Hertz(number_of(json, "sm_mhz", 0) * 1e6);
     request.read = read_options_of(json);
     return to_json(predict(request), request);
   }
   if (command == "inspect") {
-    refuse_unknown(json, {"command", "workload", "bind", "trip_count", "phase", "batch", "seq", "context", "dtype", "choose"});
+    refuse_unknown(json, {"command", "workload", "bind", "trip_count", "phase", "batch", "seq",
+                          "context", "dtype", "choose"});
     const std::string workload = text_of(json, "workload", "");
     if (workload.empty()) throw_usage("inspect needs 'workload'");
     return to_json(inspect(workload, read_options_of(json)));
@@ -280,7 +310,8 @@ std::string Session::call(std::string_view request_json) const {
   }
   if (command == "models") return models_json(*this);
   if (command == "zoo") return zoo_json();
-  throw_usage(fmt::format("command '{}' is not known; there is: predict, inspect, hardware, models, zoo", command));
+  throw_usage(fmt::format(
+      "command '{}' is not known; there is: predict, inspect, hardware, models, zoo", command));
 }
 
 }  // namespace orrery

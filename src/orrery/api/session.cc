@@ -46,7 +46,8 @@ Session::Session(std::string hardware_folder, std::string data_folder)
 
 PredictAnswer Session::predict(const PredictRequest& request) const {
   const auto& stack_entry = Registry<Stack>::instance().at(request.stack, "stack");
-  const auto& model_entry = Registry<KernelModel>::instance().at(request.kernel_model, "kernel model");
+  const auto& model_entry =
+      Registry<KernelModel>::instance().at(request.kernel_model, "kernel model");
   const Device device = catalogue_.device(request.device, request.overrides);
   const Workload workload = load_workload(request.workload, request.read);
   const auto stack = stack_entry.create();
@@ -59,7 +60,8 @@ PredictAnswer Session::predict(const PredictRequest& request) const {
   for (const Launch& launch : program.launches) kernels.push_back(launch.kernel);
   std::vector<Estimate> estimates(kernels.size());
   predictor->predict(kernels, request.point, estimates);
-  const Composition total = compose(program.launches, estimates, constants.costs, device.idle_power);
+  const Composition total =
+      compose(program.launches, estimates, constants.costs, device.idle_power);
 
   PredictAnswer answer;
   answer.latency_s = total.step.value.value;
@@ -80,9 +82,10 @@ PredictAnswer Session::predict(const PredictRequest& request) const {
     answer.bytes += launch.count * launch.kernel.cost.bytes();
     seconds_by_cause[fmt::format("{}, {} bound", name(launch.kernel.family), why.bound)] += seconds;
     const std::string kernel = kernel_name(launch);
-    const auto [at, added] = by_name.emplace(
-        fmt::format("{}/{}/{}/{}", kernel, launch.kernel.cost.flops(), launch.kernel.cost.bytes(), why.bound),
-        answer.kernels.size());
+    const auto [at, added] =
+        by_name.emplace(fmt::format("{}/{}/{}/{}", kernel, launch.kernel.cost.flops(),
+                                    launch.kernel.cost.bytes(), why.bound),
+                        answer.kernels.size());
     if (added) {
       KernelSummary summary;
       summary.name = kernel;
@@ -98,8 +101,9 @@ PredictAnswer Session::predict(const PredictRequest& request) const {
     summary.count += launch.count;
     summary.time_s += seconds;
   }
-  std::stable_sort(answer.kernels.begin(), answer.kernels.end(),
-                   [](const KernelSummary& a, const KernelSummary& b) { return a.time_s > b.time_s; });
+  std::stable_sort(
+      answer.kernels.begin(), answer.kernels.end(),
+      [](const KernelSummary& a, const KernelSummary& b) { return a.time_s > b.time_s; });
   if (total.host > total.kernels + total.gaps)
     seconds_by_cause["waiting for the host"] = (total.host - total.kernels - total.gaps).value;
   seconds_by_cause["launch gaps"] = total.gaps.value;
@@ -108,26 +112,37 @@ PredictAnswer Session::predict(const PredictRequest& request) const {
                    [](const auto& a, const auto& b) { return a.second > b.second; });
 
   const MemoryPlan& m = program.memory;
-  answer.memory = {m.peak(), m.arguments, m.outputs, m.temporaries, m.constants, m.aliased,
-                   device.usable_memory.value > 0 ? device.usable_memory.value : device.main_memory().capacity.value,
+  answer.memory = {m.peak(),
+                   m.arguments,
+                   m.outputs,
+                   m.temporaries,
+                   m.constants,
+                   m.aliased,
+                   device.usable_memory.value > 0 ? device.usable_memory.value
+                                                  : device.main_memory().capacity.value,
                    true};
   answer.memory.fits = answer.memory.peak_bytes <= answer.memory.capacity_bytes;
   append_new(answer.gaps, device.gaps);
-  answer.provenance = {{"workload", request.workload},
-                       {"format", workload.format()},
-                       {"device", device.name},
-                       {"stack", constants.version.empty() ? request.stack : request.stack + " " + constants.version},
-                       {"kernel_model", request.kernel_model},
-                       {"regime", request.point.regime == OperatingPoint::Regime::kBurst ? "burst" : "sustained"}};
-  for (const auto& [path, value] : request.overrides) answer.provenance.emplace_back("set " + path, value);
-  answer.trust = trust_of(data_folder_, request.overrides.empty() ? device.name : device.name + " (what-if)",
-                          request.stack, request.kernel_model);
+  answer.provenance = {
+      {"workload", request.workload},
+      {"format", workload.format()},
+      {"device", device.name},
+      {"stack",
+       constants.version.empty() ? request.stack : request.stack + " " + constants.version},
+      {"kernel_model", request.kernel_model},
+      {"regime", request.point.regime == OperatingPoint::Regime::kBurst ? "burst" : "sustained"}};
+  for (const auto& [path, value] : request.overrides)
+    answer.provenance.emplace_back("set " + path, value);
+  answer.trust =
+      trust_of(data_folder_, request.overrides.empty() ? device.name : device.name + " (what-if)",
+               request.stack, request.kernel_model);
   return answer;
 }
 
 std::vector<OperatorAnswer> Session::predict_operators(const KernelRequest& request,
                                                        const std::vector<OperatorRow>& rows) const {
-  const auto& model_entry = Registry<KernelModel>::instance().at(request.kernel_model, "kernel model");
+  const auto& model_entry =
+      Registry<KernelModel>::instance().at(request.kernel_model, "kernel model");
   const Device device = catalogue_.device(request.device, request.overrides);
   const auto predictor = model_entry.create()->bind(device, request.stack);
   std::vector<OperatorAnswer> answers(rows.size());
@@ -145,7 +160,8 @@ std::vector<OperatorAnswer> Session::predict_operators(const KernelRequest& requ
     Launch launch;
     launch.kernel = kernel;
     const Composition c = compose({&launch, 1}, {&estimate, 1}, LaunchCosts{}, Watts());
-    answers[i] = {c.step.value.value * 1e6, c.step.low.value * 1e6, c.step.high.value * 1e6, request.kernel_model};
+    answers[i] = {c.step.value.value * 1e6, c.step.low.value * 1e6, c.step.high.value * 1e6,
+                  request.kernel_model};
   }
   return answers;
 }

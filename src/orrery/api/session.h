@@ -66,7 +66,7 @@ struct PredictAnswer {
   double bytes = 0;
   double launches = 0;
   MemoryAnswer memory;
-  std::vector<KernelSummary> kernels;  ///< Longest first.
+  std::vector<KernelSummary> kernels;                     ///< Longest first.
   std::vector<std::pair<std::string, double>> breakdown;  ///< Seconds by cause, longest first.
   std::vector<std::string> gaps;
   std::vector<std::pair<std::string, std::string>> provenance;
@@ -116,7 +116,7 @@ struct InspectAnswer {
   struct CollectiveUse {
     std::string kind;
     double count = 0;
-    double bytes = 0;  ///< Of one, on one device.
+    double bytes = 0;        ///< Of one, on one device.
     int64_t group_size = 0;  ///< 0: all devices.
   };
   std::vector<CollectiveUse> collectives;
@@ -166,7 +166,10 @@ class Session {
 /// back exactly, keys in a fixed order.
 std::string to_json(const PredictAnswer& answer, const PredictRequest& request);
 std::string to_json(const InspectAnswer& answer);
-std::string hardware_json(const Catalogue& catalogue, const std::string& name, const std::vector<Override>& overrides);
+std::string operators_json(const std::vector<OperatorRow>& rows,
+                           const std::vector<OperatorAnswer>& answers);
+std::string hardware_json(const Catalogue& catalogue, const std::string& name,
+                          const std::vector<Override>& overrides);
 std::string models_json(const Session& session);
 std::string zoo_json();
 

@@ -21,11 +21,12 @@ Trust trust_of(const std::string& data_folder, const std::string& device, const 
   for (const YAML::Node& record : root["records"]) {
     if (record["kernel_model"].as<std::string>() != kernel_model) continue;
     const std::string seen =
-        fmt::format("{} on {} with {}: mean error {} over {} models, worst {}", record["what"].as<std::string>(),
-                    record["device"].as<std::string>(), record["stack"].as<std::string>(),
-                    record["mean_error"].as<std::string>(), record["cases"].as<std::string>(),
-                    record["worst_error"].as<std::string>());
-    if (record["device"].as<std::string>() == device && record["stack"].as<std::string>() == stack) {
+        fmt::format("{} on {} with {}: mean error {} over {} models, worst {}",
+                    record["what"].as<std::string>(), record["device"].as<std::string>(),
+                    record["stack"].as<std::string>(), record["mean_error"].as<std::string>(),
+                    record["cases"].as<std::string>(), record["worst_error"].as<std::string>());
+    if (record["device"].as<std::string>() == device &&
+        record["stack"].as<std::string>() == stack) {
       trust.verdict = "validated";
       trust.detail = seen;
       return trust;
@@ -36,7 +37,8 @@ Trust trust_of(const std::string& data_folder, const std::string& device, const 
     trust.verdict = "extrapolated";
     trust.detail = "checked elsewhere only: " + elsewhere;
   } else {
-    trust.detail = fmt::format("no measurement of {} with {} was compared with kernel model {}", device, stack, kernel_model);
+    trust.detail = fmt::format("no measurement of {} with {} was compared with kernel model {}",
+                               device, stack, kernel_model);
   }
   return trust;
 }

@@ -22,7 +22,9 @@ class CsvTable {
   int column(std::string_view name) const;
   /// The column's index; `kInput` naming those there are when it is missing.
   size_t required_column(std::string_view name) const;
-  std::string_view at(size_t row, size_t column) const { return cells_[row * header_.size() + column]; }
+  std::string_view at(size_t row, size_t column) const {
+    return cells_[row * header_.size() + column];
+  }
   int64_t line(size_t row) const { return lines_[row]; }
 
  private:

@@ -19,12 +19,14 @@ class Parameters {
  public:
   Parameters(std::string_view op, std::string_view text) : op_(op) {
     json_ = Json::parse(text, nullptr, false);
-    if (!json_.is_object()) throw std::invalid_argument(fmt::format("params: expected a JSON object, found '{}'", text));
+    if (!json_.is_object())
+      throw std::invalid_argument(fmt::format("params: expected a JSON object, found '{}'", text));
   }
 
   int64_t size(const char* key) const {
     const auto found = json_.find(key);
-    if (found == json_.end()) throw std::invalid_argument(fmt::format("params: {} needs '{}'", op_, key));
+    if (found == json_.end())
+      throw std::invalid_argument(fmt::format("params: {} needs '{}'", op_, key));
     return checked(key, *found, 1);
   }
   int64_t size(const char* key, int64_t otherwise) const {
@@ -41,13 +43,15 @@ class Parameters {
   std::string text(const char* key, std::string otherwise) const {
     const auto found = json_.find(key);
     if (found == json_.end()) return otherwise;
-    if (!found->is_string()) throw std::invalid_argument(fmt::format("params: '{}' must be a string", key));
+    if (!found->is_string())
+      throw std::invalid_argument(fmt::format("params: '{}' must be a string", key));
     return found->get<std::string>();
   }
   std::vector<int64_t> shape() const {
     const auto found = json_.find("shape");
     if (found == json_.end() || !found->is_array() || found->empty() || found->size() > 8)
-      throw std::invalid_argument(fmt::format("params: {} needs 'shape', a list of 1 to 8 sizes", op_));
+      throw std::invalid_argument(
+          fmt::format("params: {} needs 'shape', a list of 1 to 8 sizes", op_));
     std::vector<int64_t> dims;
     for (const Json& d : *found) dims.push_back(checked("shape", d, 1));
     return dims;
@@ -55,12 +59,14 @@ class Parameters {
 
  private:
   int64_t checked(const char* key, const Json& value, int64_t least) const {
-    if (!value.is_number_integer()) throw std::invalid_argument(fmt::format("params: '{}' must be an integer", key));
+    if (!value.is_number_integer())
+      throw std::invalid_argument(fmt::format("params: '{}' must be an integer", key));
     if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(kLargestSize))
       throw std::invalid_argument(fmt::format("params: '{}' is larger than 2^40", key));
     const auto n = value.get<int64_t>();
     if (n < least || n > kLargestSize)
-      throw std::invalid_argument(fmt::format("params: '{}' must lie within {} and 2^40, found {}", key, least, n));
+      throw std::invalid_argument(
+          fmt::format("params: '{}' must lie within {} and 2^40, found {}", key, least, n));
     return n;
   }
 
@@ -77,7 +83,8 @@ Precision precision(std::string_view dtype) {
   if (dtype == "tf32") return {ElementType::kF32, ElementType::kTF32};
   const auto type = element_type_from_user(dtype);
   if (!type || *type == ElementType::kNone || *type == ElementType::kString)
-    throw std::invalid_argument(fmt::format("dtype: '{}' is not known; there is fp32, tf32, fp16, bf16, fp8, int8, fp4, …", dtype));
+    throw std::invalid_argument(fmt::format(
+        "dtype: '{}' is not known; there is fp32, tf32, fp16, bf16, fp8, int8, fp4, …", dtype));
   return {*type, *type};
 }
 
@@ -112,19 +119,25 @@ class OperatorBuilder {
     b_.set_ints(Attr::kLhsContracting, {batched ? 2 : 1});
     b_.set_ints(Attr::kRhsContracting, {1});
     b_.set_int(Attr::kComputeType, static_cast<int64_t>(type_.compute));
-    b_.set_result_type(0, batched ? b_.tensor_type(output_type(), {batch, m, n}) : b_.tensor_type(output_type(), {m, n}));
+    b_.set_result_type(0, batched ? b_.tensor_type(output_type(), {batch, m, n})
+                                  : b_.tensor_type(output_type(), {m, n}));
     return b_.end_op();
   }
 
   OpId convolution() {
-    const int64_t n = p_.size("n"), c = p_.size("c"), h = p_.size("h"), w = p_.size("w"), k = p_.size("k");
-    const int64_t r = p_.size("r"), s = p_.size("s", r), stride = std::max<int64_t>(1, p_.size("stride", 1));
+    const int64_t n = p_.size("n"), c = p_.size("c"), h = p_.size("h"), w = p_.size("w"),
+                  k = p_.size("k");
+    const int64_t r = p_.size("r"), s = p_.size("s", r),
+                  stride = std::max<int64_t>(1, p_.size("stride", 1));
     const int64_t pad = p_.size("pad", 0), groups = std::max<int64_t>(1, p_.size("groups", 1));
     const std::string layout = p_.text("layout", "nhwc");
-    if (layout != "nhwc" && layout != "nchw") throw std::invalid_argument("params: 'layout' must be nhwc or nchw");
+    if (layout != "nhwc" && layout != "nchw")
+      throw std::invalid_argument("params: 'layout' must be nhwc or nchw");
     if (c % groups != 0 || k % groups != 0)
-      throw std::invalid_argument(fmt::format("params: {} groups do not divide c={} and k={}", groups, c, k));
-    if (h + 2 * pad < r || w + 2 * pad < s) throw std::invalid_argument("params: the window is larger than the padded image");
+      throw std::invalid_argument(
+          fmt::format("params: {} groups do not divide c={} and k={}", groups, c, k));
+    if (h + 2 * pad < r || w + 2 * pad < s)
+      throw std::invalid_argument("params: the window is larger than the padded image");
     const int64_t oh = (h + 2 * pad - r) / stride + 1, ow = (w + 2 * pad - s) / stride + 1;
     const bool last = layout == "nhwc";
     const ValueId x = last ? argument({n, h, w, c}) : argument({n, c, h, w});
@@ -132,19 +145,22 @@ class OperatorBuilder {
     b_.begin_op(Opcode::k_convolution, {{x, f}}, 1);
     b_.set_int(Attr::kInputBatch, 0);
     b_.set_int(Attr::kInputFeature, last ? 3 : 1);
-    b_.set_ints(Attr::kInputSpatial, last ? std::initializer_list<int64_t>{1, 2} : std::initializer_list<int64_t>{2, 3});
+    b_.set_ints(Attr::kInputSpatial,
+                last ? std::initializer_list<int64_t>{1, 2} : std::initializer_list<int64_t>{2, 3});
     b_.set_int(Attr::kKernelOutput, 0);
     b_.set_int(Attr::kKernelInput, 1);
     b_.set_ints(Attr::kKernelSpatial, {2, 3});
     b_.set_int(Attr::kOutputBatch, 0);
     b_.set_int(Attr::kOutputFeature, last ? 3 : 1);
-    b_.set_ints(Attr::kOutputSpatial, last ? std::initializer_list<int64_t>{1, 2} : std::initializer_list<int64_t>{2, 3});
+    b_.set_ints(Attr::kOutputSpatial,
+                last ? std::initializer_list<int64_t>{1, 2} : std::initializer_list<int64_t>{2, 3});
     b_.set_ints(Attr::kWindowStrides, {stride, stride});
     b_.set_ints(Attr::kPaddingLow, {pad, pad});
     b_.set_ints(Attr::kPaddingHigh, {pad, pad});
     b_.set_int(Attr::kFeatureGroups, groups);
     b_.set_int(Attr::kComputeType, static_cast<int64_t>(type_.compute));
-    b_.set_result_type(0, last ? b_.tensor_type(output_type(), {n, oh, ow, k}) : b_.tensor_type(output_type(), {n, k, oh, ow}));
+    b_.set_result_type(0, last ? b_.tensor_type(output_type(), {n, oh, ow, k})
+                               : b_.tensor_type(output_type(), {n, k, oh, ow}));
     return b_.end_op();
   }
 
@@ -152,9 +168,13 @@ class OperatorBuilder {
     const int64_t batch = p_.size("b"), heads = p_.size("h"), s = p_.size("s"), d = p_.size("d");
     const int64_t t = p_.size("t", s), kv = std::max<int64_t>(1, p_.size("kv", heads));
     const int64_t dv = std::max<int64_t>(1, p_.size("dv", d));
-    if (heads % kv != 0) throw std::invalid_argument(fmt::format("params: {} heads are not a multiple of {} kv heads", heads, kv));
+    if (heads % kv != 0)
+      throw std::invalid_argument(
+          fmt::format("params: {} heads are not a multiple of {} kv heads", heads, kv));
     b_.begin_op(Opcode::k_attention,
-                                {{argument({batch, heads, s, d}), argument({batch, kv, t, d}), argument({batch, kv, t, dv})}}, 1);
+                {{argument({batch, heads, s, d}), argument({batch, kv, t, d}),
+                  argument({batch, kv, t, dv})}},
+                1);
     b_.set_int(Attr::kCausal, p_.flag("causal") ? 1 : 0);
     b_.set_int(Attr::kWindow, p_.size("window", 0));
     b_.set_result_type(0, b_.tensor_type(output_type(), {batch, heads, s, dv}));
@@ -271,26 +291,37 @@ const std::vector<Operator>& operators() {
   static const std::vector<Operator> kOperators = {
       {{"gemm", "m, n, k: x[m,k]·w[n,k]ᵀ"}, [](OperatorBuilder& b) { return b.gemm(false); }},
       {{"bmm", "b, m, n, k: [b,m,k]·[b,k,n]"}, [](OperatorBuilder& b) { return b.gemm(true); }},
-      {{"conv2d", "n, c, h, w, k, r, s, stride, pad, groups, layout"}, [](OperatorBuilder& b) { return b.convolution(); }},
-      {{"sdpa", "b, h, kv, s, t, d, dv, causal, window"}, [](OperatorBuilder& b) { return b.attention(); }},
+      {{"conv2d", "n, c, h, w, k, r, s, stride, pad, groups, layout"},
+       [](OperatorBuilder& b) { return b.convolution(); }},
+      {{"sdpa", "b, h, kv, s, t, d, dv, causal, window"},
+       [](OperatorBuilder& b) { return b.attention(); }},
       {{"add", "shape"}, [](OperatorBuilder& b) { return b.elementwise(Opcode::k_add, 2); }},
       {{"mul", "shape"}, [](OperatorBuilder& b) { return b.elementwise(Opcode::k_multiply, 2); }},
       {{"relu", "shape"}, [](OperatorBuilder& b) { return b.elementwise(Opcode::k_relu, 1); }},
       {{"gelu", "shape"}, [](OperatorBuilder& b) { return b.elementwise(Opcode::k_gelu, 1); }},
       {{"silu", "shape"}, [](OperatorBuilder& b) { return b.elementwise(Opcode::k_silu, 1); }},
       {{"tanh", "shape"}, [](OperatorBuilder& b) { return b.elementwise(Opcode::k_tanh, 1); }},
-      {{"exp", "shape"}, [](OperatorBuilder& b) { return b.elementwise(Opcode::k_exponential, 1); }},
+      {{"exp", "shape"},
+       [](OperatorBuilder& b) { return b.elementwise(Opcode::k_exponential, 1); }},
       {{"copy", "shape"}, [](OperatorBuilder& b) { return b.elementwise(Opcode::k_copy, 1); }},
-      {{"softmax", "shape"}, [](OperatorBuilder& b) { return b.over_last_axis(Opcode::k_softmax, 0); }},
-      {{"layernorm", "shape"}, [](OperatorBuilder& b) { return b.over_last_axis(Opcode::k_layer_norm, 2); }},
-      {{"rmsnorm", "shape"}, [](OperatorBuilder& b) { return b.over_last_axis(Opcode::k_rms_norm, 1); }},
-      {{"cumsum", "shape"}, [](OperatorBuilder& b) { return b.over_last_axis(Opcode::k_cumsum, 0); }},
-      {{"reduce_sum", "shape; over the last axis"}, [](OperatorBuilder& b) { return b.reduce(false); }},
-      {{"reduce_sum_axis0", "shape; over the first axis"}, [](OperatorBuilder& b) { return b.reduce(true); }},
-      {{"transpose", "shape; the two last axes swapped"}, [](OperatorBuilder& b) { return b.transpose(); }},
+      {{"softmax", "shape"},
+       [](OperatorBuilder& b) { return b.over_last_axis(Opcode::k_softmax, 0); }},
+      {{"layernorm", "shape"},
+       [](OperatorBuilder& b) { return b.over_last_axis(Opcode::k_layer_norm, 2); }},
+      {{"rmsnorm", "shape"},
+       [](OperatorBuilder& b) { return b.over_last_axis(Opcode::k_rms_norm, 1); }},
+      {{"cumsum", "shape"},
+       [](OperatorBuilder& b) { return b.over_last_axis(Opcode::k_cumsum, 0); }},
+      {{"reduce_sum", "shape; over the last axis"},
+       [](OperatorBuilder& b) { return b.reduce(false); }},
+      {{"reduce_sum_axis0", "shape; over the first axis"},
+       [](OperatorBuilder& b) { return b.reduce(true); }},
+      {{"transpose", "shape; the two last axes swapped"},
+       [](OperatorBuilder& b) { return b.transpose(); }},
       {{"topk", "shape, k (8)"}, [](OperatorBuilder& b) { return b.top_k(); }},
       {{"sort", "shape; along the last axis"}, [](OperatorBuilder& b) { return b.sort(); }},
-      {{"embedding", "vocab, shape with the row width last"}, [](OperatorBuilder& b) { return b.embedding(); }},
+      {{"embedding", "vocab, shape with the row width last"},
+       [](OperatorBuilder& b) { return b.embedding(); }},
   };
   return kOperators;
 }

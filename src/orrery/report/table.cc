@@ -5,8 +5,9 @@
 namespace orrery {
 
 size_t display_width(const std::string& text) {
-  return static_cast<size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  }));
 }
 
 std::string Table::text(int indent) const {
@@ -29,7 +30,8 @@ std::string Table::text(int indent) const {
   };
   static const std::string kEmpty;
   line([&](size_t i) -> const std::string& { return columns_[i].title; });
-  for (const auto& row : rows_) line([&](size_t i) -> const std::string& { return i < row.size() ? row[i] : kEmpty; });
+  for (const auto& row : rows_)
+    line([&](size_t i) -> const std::string& { return i < row.size() ? row[i] : kEmpty; });
   return out;
 }
 

@@ -14,7 +14,8 @@ namespace {
 
 constexpr int64_t kMaxElements = int64_t{1} << 48;
 constexpr size_t kMaxRank = 64;
-constexpr size_t kLongList = 32;  // Shorter ones take less room than the entry that would find them.
+constexpr size_t kLongList =
+    32;  // Shorter ones take less room than the entry that would find them.
 
 size_t combine(size_t seed, uint64_t value) {
   return (seed ^ value) * 0x9e3779b97f4a7c15ULL + (seed >> 29);
