@@ -99,7 +99,8 @@ class ExecutionCounts {
       default:
         break;
     }
-    std::erase_if(found, [&](FunctionId f) { return small_.contains(f); });
+    if (is_inlined_call(op.code()))
+      std::erase_if(found, [&](FunctionId f) { return small_.contains(f); });
     return found;
   }
   void order(FunctionId f) {

@@ -120,7 +120,7 @@ RegionGraph::RegionGraph(const Workload& w, const Device& device, const FusionRu
                          const SmallFunctions& small, RegionId region)
     : w_(w), device_(device), rules_(rules), small_(small) {
   Scope scope;
-  add_region(w.region(region), scope, nullptr, 0);
+  add_region(w.region(region), scope, nullptr);
   group();
 }
 
@@ -179,8 +179,7 @@ RegionGraph::Kind RegionGraph::classify(const OpView& op, bool* cheap) const {
   }
 }
 
-void RegionGraph::add_region(const Region& region, Scope& scope, std::vector<uint32_t>* results,
-                             int depth) {
+void RegionGraph::add_region(const Region& region, Scope& scope, std::vector<uint32_t>* results) {
   // Which values are used by dots only, found in one pass for all transposes.
   std::unordered_map<uint32_t, bool> only_dots;
   if (rules_.transposes_fold_into_dots) {
@@ -224,13 +223,13 @@ void RegionGraph::add_region(const Region& region, Scope& scope, std::vector<uin
       }
       return;
     }
-    if (op.code() == Opcode::k_call && small_.contains(op.callee()) && depth < 8) {
+    if (is_inlined_call(op.code()) && op.callee().valid() && small_.contains(op.callee())) {
       const Region& body = w_.region(w_.function(op.callee()).body);
       Scope inner;
       for (uint32_t i = 0; i < body.argument_count && i < op.operand_count(); ++i)
         inner[body.first_argument + i] = local(op.operand(i), scope);
       std::vector<uint32_t> inner_results;
-      add_region(body, inner, &inner_results, depth + 1);
+      add_region(body, inner, &inner_results);
       for (uint32_t i = 0; i < op.result_count(); ++i)
         scope[op.result(i).index] =
             i < inner_results.size() ? inner_results[i] : add_value(op.result_type(i), kNone);

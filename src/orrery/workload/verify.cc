@@ -58,10 +58,17 @@ class Verifier {
       fail(fmt::format("operand {} has {} dimensions, {} expected", operand,
                        op_->operand_type(operand).rank(), expected));
   }
-  void dimensions_of(Attr key, int rank, std::string_view what) const {
-    for (int64_t d : op_->integers(key))
+  /// Each within `rank` and named once; `seen` has those that other lists named.
+  void dimensions_of(Attr key, int rank, std::string_view what, uint64_t* seen = nullptr) const {
+    uint64_t own = 0;  // at most 64 dimensions
+    uint64_t& named = seen == nullptr ? own : *seen;
+    for (int64_t d : op_->integers(key)) {
       if (d < 0 || d >= rank)
         fail(fmt::format("{} {} is outside the {} dimensions", what, d, rank));
+      const uint64_t bit = uint64_t{1} << d;
+      if ((named & bit) != 0) fail(fmt::format("{} {} is named twice", what, d));
+      named |= bit;
+    }
   }
   void dimension_of(Attr key, int rank, std::string_view what) const {
     const int64_t d = op_->integer(key, 0);
@@ -127,10 +134,11 @@ class Verifier {
     const auto lb = op_->integers(Attr::kLhsBatching), rb = op_->integers(Attr::kRhsBatching);
     require(lc.size() == rc.size() && lb.size() == rb.size(),
             "dimension lists of both sides must be of one length");
-    dimensions_of(Attr::kLhsContracting, lhs.rank(), "contracting dimension");
-    dimensions_of(Attr::kRhsContracting, rhs.rank(), "contracting dimension");
-    dimensions_of(Attr::kLhsBatching, lhs.rank(), "batching dimension");
-    dimensions_of(Attr::kRhsBatching, rhs.rank(), "batching dimension");
+    uint64_t of_lhs = 0, of_rhs = 0;
+    dimensions_of(Attr::kLhsContracting, lhs.rank(), "contracting dimension", &of_lhs);
+    dimensions_of(Attr::kRhsContracting, rhs.rank(), "contracting dimension", &of_rhs);
+    dimensions_of(Attr::kLhsBatching, lhs.rank(), "batching dimension", &of_lhs);
+    dimensions_of(Attr::kRhsBatching, rhs.rank(), "batching dimension", &of_rhs);
     const auto match = [&](std::span<const int64_t> l, std::span<const int64_t> r,
                            std::string_view what) {
       for (size_t i = 0; i < l.size(); ++i) {
