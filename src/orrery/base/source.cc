@@ -12,9 +12,11 @@
 namespace orrery {
 namespace {
 
+/// Opened without blocking, so that a pipe is refused rather than waited for.
 class FileDescriptor {
  public:
-  explicit FileDescriptor(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+  explicit FileDescriptor(const std::string& path)
+      : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
   ~FileDescriptor() {
     if (fd_ >= 0) ::close(fd_);
   }

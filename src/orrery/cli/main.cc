@@ -1,1 +1,3 @@
-int main() { return 0; }
+#include "orrery/cli/command.h"
+
+int main(int argc, char** argv) { return orrery::run_program(argc, argv); }

@@ -2,6 +2,8 @@
 
 #include <filesystem>
 
+#include "orrery/workload/zoo/zoo.h"
+
 namespace orrery {
 
 Workload read_workload(const Source& source, const ReadOptions& options) {
@@ -17,6 +19,14 @@ Workload read_workload(const Source& source, const ReadOptions& options) {
 }
 
 Workload load_workload(const std::string& path_or_zoo_name, const ReadOptions& options) {
+  // A file of that name goes first: nobody loses a file to the zoo.
+  if (!std::filesystem::exists(path_or_zoo_name)) {
+    if (find_zoo_model(path_or_zoo_name) != nullptr)
+      return build_zoo_model(path_or_zoo_name, options.build);
+    const bool looks_like_a_path = path_or_zoo_name.find_first_of("/.") != std::string::npos;
+    if (!looks_like_a_path)
+      return build_zoo_model(path_or_zoo_name, options.build);  // kUsage with near names
+  }
   return read_workload(Source::from_file(path_or_zoo_name), options);
 }
 

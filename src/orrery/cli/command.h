@@ -1,0 +1,68 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "orrery/api/session.h"
+#include "orrery/base/registry.h"
+
+namespace CLI {
+class App;
+}
+
+namespace orrery {
+
+/// One `orrery COMMAND`. Each lives in a file of its own and registers itself in
+/// `Registry<Command>`; the description's summary is its line in the help.
+class Command {
+ public:
+  virtual ~Command() = default;
+  /// Adds options to its own sub-command.
+  virtual void declare(CLI::App& app) = 0;
+  /// Does the work and writes to standard output; the exit code.
+  virtual int run() = 0;
+
+ protected:
+  bool json_ = false;
+  void declare_json(CLI::App& app);
+};
+
+/// Options several commands share.
+struct WorkloadOptions {
+  std::string workload;
+  std::vector<std::string> bindings;  ///< name=size
+  std::vector<std::string> choices;   ///< name=value
+  ReadOptions read;
+
+  void declare(CLI::App& app);
+  ReadOptions resolved() const;  ///< `kUsage` for a malformed pair.
+};
+
+struct DeviceOptions {
+  std::string device;
+  std::vector<std::string> sets;  ///< path=value
+
+  void declare(CLI::App& app, bool required);
+  std::vector<Override> overrides() const;
+};
+
+struct ModelOptions {
+  std::string kernel_model = "roofline";
+  std::string regime = "burst";
+  double sm_mhz = 0;
+
+  void declare(CLI::App& app);
+  OperatingPoint point() const;
+};
+
+/// "name=value" split at the first '='; `kUsage` naming `option` otherwise.
+std::pair<std::string, std::string> split_pair(const std::string& text, const std::string& option);
+
+/// All commands' options on `app`, for parsing, for completion and for the manual page.
+std::vector<std::pair<CLI::App*, std::unique_ptr<Command>>> declare_commands(CLI::App& app);
+
+/// The program: parses, runs, turns errors into messages and exit codes.
+int run_program(int argc, const char* const* argv);
+
+}  // namespace orrery

@@ -1,0 +1,102 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+
+#include "orrery/cli/command.h"
+
+namespace orrery {
+
+void Command::declare_json(CLI::App& app) {
+  app.add_flag("--json", json_, "Print the answer as JSON (docs/json.md) instead of a table");
+}
+
+std::pair<std::string, std::string> split_pair(const std::string& text, const std::string& option) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
+    throw_usage(fmt::format("{} expects NAME=VALUE, found '{}'", option, text));
+  return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+void WorkloadOptions::declare(CLI::App& app) {
+  app.add_option("WORKLOAD", workload,
+                 "A file (StableHLO .mlir, HLO text, .onnx, a Hugging Face config.json) or a name "
+                 "that 'orrery zoo' lists")
+      ->required();
+  app.add_option("--phase", read.build.phase,
+                 "Of a model description: forward, prefill, decode or train")
+      ->capture_default_str();
+  app.add_option("--batch", read.build.batch, "Of a model description: sequences or images")
+      ->capture_default_str();
+  app.add_option("--seq", read.build.sequence, "Of a model description: new tokens a sequence");
+  app.add_option("--context", read.build.context,
+                 "Of a model description: tokens in the cache, for decode");
+  app.add_option("--dtype", read.build.dtype,
+                 "Of a model description: bf16, fp16, fp32 … (its own unless given)");
+  app.add_option("--choose", choices,
+                 "Of a model description: NAME=CHOICE, e.g. logits=all (see 'orrery zoo')")
+      ->expected(1)
+      ->take_all();
+  app.add_option("--bind", bindings,
+                 "Size of an open dimension: NAME=SIZE; '?=SIZE' for unnamed ones")
+      ->expected(1)
+      ->take_all();
+  app.add_option("--trip-count", read.trip_count,
+                 "Times to run loops whose count cannot be inferred");
+}
+
+ReadOptions WorkloadOptions::resolved() const {
+  ReadOptions resolved = read;
+  for (const std::string& text : bindings) {
+    const auto [name, value] = split_pair(text, "--bind");
+    int64_t size = 0;
+    const auto [end, status] = std::from_chars(value.data(), value.data() + value.size(), size);
+    if (status != std::errc() || end != value.data() + value.size() || size < 0)
+      throw_usage(fmt::format("--bind {}: '{}' is not a size", name, value));
+    resolved.bindings[name] = size;
+  }
+  for (const std::string& text : choices) {
+    const auto [name, value] = split_pair(text, "--choose");
+    resolved.build.choices[name] = value;
+  }
+  if (resolved.trip_count < 0) throw_usage("--trip-count must not be negative");
+  return resolved;
+}
+
+void DeviceOptions::declare(CLI::App& app, bool required) {
+  auto* option =
+      app.add_option("--on", device,
+                     "The device: a name that 'orrery hardware' lists, or a YAML file of your own");
+  if (required) option->required();
+  app.add_option(
+         "--set", sets,
+         "What if: PATH=QUANTITY, e.g. memory.bandwidth=6TB/s (paths: 'orrery hardware NAME')")
+      ->expected(1)
+      ->take_all();
+}
+
+std::vector<Override> DeviceOptions::overrides() const {
+  std::vector<Override> overrides;
+  for (const std::string& text : sets) overrides.push_back(split_pair(text, "--set"));
+  return overrides;
+}
+
+void ModelOptions::declare(CLI::App& app) {
+  app.add_option("--kernel-model", kernel_model, "How kernels are timed (see 'orrery models')")
+      ->capture_default_str();
+  app.add_option("--regime", regime, "Clock: burst (cool, full) or sustained (at the power limit)")
+      ->check(CLI::IsMember({"burst", "sustained"}))
+      ->capture_default_str();
+  app.add_option("--sm-mhz", sm_mhz, "Clock: fixed to this many MHz")
+      ->check(CLI::NonNegativeNumber);
+}
+
+OperatingPoint ModelOptions::point() const {
+  OperatingPoint p;
+  p.regime =
+      regime == "sustained" ? OperatingPoint::Regime::kSustained : OperatingPoint::Regime::kBurst;
+  p.clock = Hertz(sm_mhz * 1e6);
+  return p;
+}
+
+}  // namespace orrery

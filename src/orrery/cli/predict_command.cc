@@ -1,0 +1,66 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "orrery/cli/command.h"
+#include "orrery/report/text.h"
+
+namespace orrery {
+namespace {
+
+class PredictCommand final : public Command {
+ public:
+  void declare(CLI::App& app) override {
+    workload_.declare(app);
+    device_.declare(app, true);
+    app.add_option("--stack", stack_, "The software that runs it (see 'orrery models')")
+        ->capture_default_str();
+    model_.declare(app);
+    app.add_option("--top", most_, "Kernels to list")->capture_default_str();
+    app.add_flag("--must-fit", must_fit_, "Exit with 4 when the device's memory is too small");
+    declare_json(app);
+    app.footer(
+        "Examples:\n  orrery predict model.mlir --on h200\n"
+        "  orrery predict llama3-8b --on h100-sxm --phase decode --batch 32 --context 4096\n"
+        "  orrery predict resnet-50 --on a100-sxm-80gb --batch 64 --phase train --stack "
+        "torch-eager");
+  }
+  int run() override {
+    PredictRequest request;
+    request.workload = workload_.workload;
+    request.device = device_.device;
+    request.overrides = device_.overrides();
+    request.stack = stack_;
+    request.kernel_model = model_.kernel_model;
+    request.point = model_.point();
+    request.read = workload_.resolved();
+    const PredictAnswer answer = Session().predict(request);
+    if (json_)
+      fmt::print("{}\n", to_json(answer, request));
+    else
+      fmt::print("{}", prediction_text(answer, request, most_));
+    if (must_fit_ && !answer.memory.fits)
+      throw_infeasible(fmt::format("it needs {} and {} has {}",
+                                   format_bytes(answer.memory.peak_bytes), request.device,
+                                   format_bytes(answer.memory.capacity_bytes)));
+    return 0;
+  }
+
+ private:
+  WorkloadOptions workload_;
+  DeviceOptions device_;
+  ModelOptions model_;
+  std::string stack_ = "xla";
+  size_t most_ = 12;
+  bool must_fit_ = false;
+};
+
+const Registration<Command> kPredict(
+    {.name = "predict",
+     .summary = "How long one step of a workload takes on a device, its memory and energy",
+     .source = "",
+     .parameters = {}},
+    [] { return std::make_unique<PredictCommand>(); });
+
+}  // namespace
+}  // namespace orrery
