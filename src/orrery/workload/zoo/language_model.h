@@ -60,7 +60,6 @@ struct SoftmaxAttention {
   int64_t window = 0;  ///< Tokens a query sees at most, its own included; 0: all.
   bool fused = false;           ///< One weight for query, key and value.
   bool value_is_key = false;    ///< No value projection (Gemma 4's global layers).
-  bool borrows_cache = false;   ///< Uses keys and values of a layer before (Gemma 3n, 4).
   bool sinks = false;           ///< A learnt logit a head that takes no value.
   int64_t rotary_size = 0;      ///< Leading elements of a head that are rotated.
   QueryKeyNorm norm = QueryKeyNorm::kNone;
@@ -81,6 +80,7 @@ struct LatentAttention {
   int64_t nope_size = 0;
   int64_t rope_size = 0;  ///< Kept beside the latent, shared by all heads.
   int64_t value_size = 0;
+  bool rotated = true;    ///< False: those elements carry no positions (Kimi K3).
   OutputGate gate = OutputGate::kNone;
   Projection query_down, query_up, latent_down, latent_up, output, gate_projection;
   std::optional<Indexer> indexer;
@@ -194,6 +194,7 @@ struct TransformerDescription {
   std::string name;
   ElementType type = ElementType::kBF16;        ///< Of weights and activations.
   ElementType cache_type = ElementType::kNone;  ///< kNone: `type`.
+  bool quantised = false;  ///< Some weights are; training leaves that out and notes it.
   int64_t vocabulary = 0;
   int64_t hidden = 0;
   int64_t longest = 0;  ///< Positions the model was made for; 0: no limit stated.
@@ -217,7 +218,7 @@ struct TransformerDescription {
 
 /// What a language model leaves open:
 ///
-///   logits=last|all        which positions get logits; prefill last, else all
+///   logits=auto|last|all   which positions get logits; auto: last in prefill, else all
 ///   attention=causal|full  whether scores above the diagonal are skipped or, as in a
 ///                          graph without a fused kernel, computed and masked; causal
 ///   routing=balanced       experts are drawn evenly: n tokens that choose k of E

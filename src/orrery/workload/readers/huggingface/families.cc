@@ -97,6 +97,7 @@ Model describe(const Config& config) {
   const Quantisation quantisation = Quantisation::read(config, text);
   Model model = family->second(Reading{config, text, quantisation, type});
   if (auto* description = std::get_if<TransformerDescription>(&model)) {
+    description->quantised = quantisation.any();
     for (const std::string& note : quantisation.notes()) description->notes.push_back(note);
     for (const char* tower : {"vision_config", "audio_config"}) {
       if (!inner || !config.has(tower)) continue;
@@ -104,7 +105,7 @@ Model describe(const Config& config) {
           fmt::format("'{}': the {} encoder is not built, only the language model", tower,
                       std::string_view(tower).substr(0, std::string_view(tower).find('_'))));
     }
-  } else if (quantisation.format("layers.0.attention").storage != ElementType::kNone) {
+  } else if (quantisation.any()) {
     config.fail("quantization_config", fmt::format("quantised models of type '{}' are not supported", type));
   }
   return model;

@@ -98,6 +98,7 @@ TransformerDescription describe_kimi_linear(const Reading& reading) {
       a.nope_size = c.size({"qk_nope_head_dim"});
       a.rope_size = c.size({"qk_rope_head_dim"});
       a.value_size = c.size({"v_head_dim"});
+      a.rotated = !c.flag_or({"mla_use_nope"}, false);
       a.query_down = reading.projection(i, "self_attn.q_a_proj");
       a.query_up = reading.projection(i, a.query_rank > 0 ? "self_attn.q_b_proj" : "self_attn.q_proj");
       a.latent_down = reading.projection(i, "self_attn.kv_a_proj_with_mqa");
