@@ -85,7 +85,14 @@ struct Region {
 };
 
 /// What an argument of the entry function is for, where the source says so.
-enum class Role : uint8_t { kUnknown, kInput, kParameter, kOptimizerState, kCache };
+enum class Role : uint8_t {
+  kUnknown,
+  kInput,
+  kParameter,
+  kOptimizerState,
+  kCache,
+  kBuffer,  ///< Kept between runs but not trained: running statistics, tables.
+};
 
 struct ArgumentInfo {
   StringId name;

@@ -19,6 +19,15 @@
 namespace orrery {
 
 class Tape;
+using Dims = std::vector<int64_t>;
+
+struct TensorType {
+  ElementType element = ElementType::kNone;
+  Dims dims;
+  Dims minor_to_major = {};  ///< Empty: row-major.
+
+  bool operator==(const TensorType&) const = default;
+};
 
 /// A value of the network being written: a handle with its type. It belongs to
 /// the function it was made in; a layer reaches outer values only through its
@@ -43,7 +52,6 @@ class Tensor {
   std::vector<int64_t> dims_;
 };
 
-using Dims = std::vector<int64_t>;
 using Tensors = std::vector<Tensor>;
 /// Where the channels of an image (or sequence) stand: [n, spatial…, c] with
 /// kernels [spatial…, in, out], or [n, c, spatial…] with [out, in, spatial…].
@@ -75,6 +83,9 @@ enum class OptimizerKind : uint8_t { kNone, kSgd, kAdamW };
 struct NetworkOptions {
   ElementType weights = ElementType::kBF16;
   ElementType activations = ElementType::kBF16;
+  /// What contractions multiply in where that is not their operands' type: TF32 for
+  /// fp32 tensors. kNone: as the operands say.
+  ElementType compute = ElementType::kNone;
   WeightOrder weight_order = WeightOrder::kInOut;
   ChannelOrder channel_order = ChannelOrder::kLast;
   /// Attention as the one fused operation; else dot, softmax, dot.
@@ -88,8 +99,8 @@ struct NetworkOptions {
 
 struct LinearOptions {
   bool bias = false;
-  WeightFormat format;
-  std::optional<WeightOrder> order;  ///< Default: the network's.
+  WeightFormat format = {};
+  std::optional<WeightOrder> order = {};  ///< Default: the network's.
 };
 
 struct AttentionOptions {
@@ -99,32 +110,34 @@ struct AttentionOptions {
   bool causal = false;
   int64_t window = 0;  ///< Sliding window in tokens; 0: none.
   /// Added to the scores, broadcast to [b, h, s, t]: ALiBi, T5's relative positions.
-  Tensor bias;
+  Tensor bias = {};
   /// A learned sink logit a head (gpt-oss), [h].
-  Tensor sinks;
-  std::optional<bool> fused;  ///< Default: the network's.
+  Tensor sinks = {};
+  std::optional<bool> fused = {};  ///< Default: the network's.
 };
 
 struct ConvolutionOptions {
-  Dims stride;                     ///< Default 1.
-  Dims padding_low, padding_high;  ///< Default 0; set `padding_low` alone for symmetric padding.
-  Dims dilation;                   ///< Default 1.
+  Dims stride = {};  ///< Default 1.
+  Dims padding_low = {};
+  Dims padding_high = {};  ///< Default 0; set `padding_low` alone for symmetric padding.
+  Dims dilation = {};      ///< Default 1.
   int64_t groups = 1;
   bool bias = false;
-  std::optional<ChannelOrder> order;  ///< Default: the network's.
+  std::optional<ChannelOrder> order = {};  ///< Default: the network's.
 };
 
 struct PoolOptions {
-  Dims window;
-  Dims stride;
-  Dims padding;  ///< Symmetric; default 0.
+  Dims window = {};
+  Dims stride = {};
+  Dims padding = {};  ///< Symmetric; default 0.
 };
 
 /// Which experts every token goes to.
 struct Routing {
-  Tensor weights;  ///< [tokens, k], floating point.
-  Tensor experts;  ///< [tokens, k], s32.
-  Tensor order;    ///< [tokens·k], s32: rows sorted by expert.
+  Tensor weights;         ///< [tokens, k], floating point.
+  Tensor experts;         ///< [tokens, k], s32.
+  Tensor order;           ///< [tokens·k], s32: rows sorted by expert.
+  Tensor sorted_experts;  ///< [tokens·k], s32: the expert of each sorted row.
   int64_t expert_count = 0;
 };
 
@@ -135,7 +148,8 @@ struct RoutingOptions {
   enum class Scores : uint8_t { kSoftmax, kSigmoid, kLogits } scores = Scores::kSoftmax;
   bool renormalise = false;  ///< Divide the chosen weights by their sum.
   double scale = 1.0;        ///< DeepSeek's routed_scaling_factor.
-  Tensor correction_bias;    ///< [experts], added for the choice alone (DeepSeek-V3); not trained.
+  Tensor correction_bias =
+      {};  ///< [experts], added for the choice alone (DeepSeek-V3); not trained.
 };
 
 struct LinearAttention {
@@ -371,18 +385,34 @@ class Network {
 
   /// Any operation of opcodes.inc by hand, where no method fits. Result types as given.
   struct RawOp {
+    /// The body an operation carries where StableHLO asks for one: what it reduces
+    /// or scatters with, or (kLess) how it sorts.
+    enum class Region : uint8_t { kNone, kAdd, kMaximum, kSelectGreaterAndAdd, kLess };
     Opcode code{};
-    Tensors operands;
-    std::vector<std::pair<ElementType, Dims>> results;
-    std::vector<std::pair<Attr, int64_t>> integers;
-    std::vector<std::pair<Attr, Dims>> lists;
-    std::vector<std::pair<Attr, double>> reals;
+    Tensors operands = {};
+    std::vector<TensorType> results = {};
+    std::vector<std::pair<Attr, int64_t>> integers = {};
+    std::vector<std::pair<Attr, Dims>> lists = {};
+    std::vector<std::pair<Attr, double>> reals = {};
+    std::vector<std::pair<Attr, std::string>> strings = {};
+    Region region = Region::kNone;
   };
   Tensors emit(const RawOp& op);
 
+  struct State;  ///< Private to the implementation's files.
+
  private:
-  friend class Differentiation;
-  struct State;
+  Tensor unary(Opcode code, const Tensor& x);
+  Tensor binary(Opcode code, const Tensor& a, const Tensor& b);
+  Tensor weight(std::string_view name, const Dims& dims, const WeightFormat& format,
+                std::vector<Tensor>* scales, int in_dimension, int out_dimension);
+  Tensor contraction_input(const Tensor& x, const WeightFormat& format,
+                           std::vector<Tensor>* scales);
+  Tensor unfused_attention(const Tensor& queries, const Tensor& keys, const Tensor& values,
+                           const AttentionOptions& options);
+  Tensor pool(const Tensor& x, const PoolOptions& options, bool maximum);
+  Tensor reduce(const Tensor& x, const Dims& dimensions, bool maximum);
+  void update_parameters(const std::vector<Tensor>& gradients);
   std::unique_ptr<State> state_;
 };
 

@@ -47,7 +47,7 @@ struct VitDescription {
   double epsilon = 1e-6;
   ElementType dtype = ElementType::kBF16;
 };
-/// attention=fused|unfused.
+/// fused_attention=yes|no.
 std::vector<Choice> vit_choices();
 Workload build_vit(const VitDescription& description, const BuildOptions& options);
 
@@ -71,7 +71,8 @@ struct T5Description {
 /// BuildOptions::sequence: tokens of the encoder and (forward, train) of the decoder.
 /// Decode: `sequence` new tokens a step after `context` decoded ones, over an encoder
 /// output of choice encoder_length= (its keys and values cached).
-/// logits=all|last, attention=fused|unfused.
+/// logits=all|last, attention=causal|full (what a causal score matrix counts),
+/// fused_attention=yes|no.
 std::vector<Choice> t5_choices();
 Workload build_t5(const T5Description& description, const BuildOptions& options);
 

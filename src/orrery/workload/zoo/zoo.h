@@ -47,16 +47,27 @@ ElementType read_dtype(const BuildOptions& options, ElementType otherwise);
 /// when not within 1 … `most`.
 int64_t read_size(std::string_view what, int64_t given, int64_t otherwise, int64_t most);
 
+/// A choice that is a whole number within 1 … `most`, else `kUsage`.
+int64_t read_number(const Choices& choices, std::string_view name, int64_t most);
+/// The batch size: 1 … 2^20.
+int64_t read_batch(const BuildOptions& options);
+/// What `options` and the training choices say about any network: tf32 is fp32
+/// tensors multiplied in TF32.
+NetworkOptions read_network_options(const BuildOptions& options, const Choices& choices,
+                                    ElementType dtype_otherwise);
+/// For models without tokens: `kUsage` when a sequence or context length was given.
+void refuse_sequence(const BuildOptions& options);
+
 /// One model that can be had by name.
 struct ZooModel {
-  std::string name;    ///< "resnet-50"
-  std::string title;   ///< "ResNet-50, 224×224 images"
-  std::string family;  ///< "resnet"
-  std::vector<Choice> choices;
-  std::vector<std::string> phases;
+  std::string name = {};    ///< "resnet-50"
+  std::string title = {};   ///< "ResNet-50, 224×224 images"
+  std::string family = {};  ///< "resnet"
+  std::vector<Choice> choices = {};
+  std::vector<std::string> phases = {};
   int64_t published_parameters = 0;  ///< 0: none published.
-  std::string source;                ///< Of the parameter count and the architecture.
-  std::function<Workload(const BuildOptions&)> build;
+  std::string source = {};           ///< Of the parameter count and the architecture.
+  std::function<Workload(const BuildOptions&)> build = {};
 };
 
 /// The models by name, in order. A family's file adds its own with a
