@@ -14,9 +14,8 @@ namespace orrery {
 namespace language_model {
 namespace {
 
-/// Longest sequence, context and largest batch that are taken as meant.
+/// Longest sequence and context that are taken as meant.
 constexpr int64_t kMaxTokens = int64_t{1} << 24;
-constexpr int64_t kMaxBatch = int64_t{1} << 20;
 constexpr int64_t kDefaultSequence = 2048;
 constexpr int64_t kDefaultContext = 1024;
 
@@ -64,7 +63,6 @@ class Builder {
   Workload build();
 
  private:
-  NetworkOptions network_options() const;
   Tensor embed(const Tensor& ids);
   Tensor run_layers(Tensor x);
   Tensor run_layers_with_attention_residuals(Tensor x);
@@ -83,7 +81,8 @@ class Builder {
   TransformerDescription model_;
   Phase phase_;
   Choices choices_;
-  ElementType asked_;  ///< What --dtype says, or the model's type.
+  WeightFormat narrow_;   ///< What a narrow --dtype asks for; plain otherwise.
+  BuildOptions options_;  ///< As asked for, less a narrow --dtype.
   Network net_;
   Pass pass_;
   Tensor position_;
@@ -95,28 +94,49 @@ class Builder {
   std::vector<NamedTensor> caches_;
 };
 
-bool is_wide(ElementType type) {
-  return type == ElementType::kF32 || type == ElementType::kTF32 || type == ElementType::kBF16 ||
-         type == ElementType::kF16 || type == ElementType::kF64;
+/// A --dtype of eight bits or fewer quantises the weights; activations keep the
+/// model's type. Plain for wider types.
+WeightFormat narrow_format(const BuildOptions& options) {
+  WeightFormat format;
+  const auto type = element_type_from_user(options.dtype);
+  if (options.dtype.empty() || !type || bit_width(*type) > 8 || *type == ElementType::kBool) return format;
+  format.storage = *type;
+  switch (bit_width(*type)) {
+    case 8:  // a scale an output, activations row by row
+      format.compute = *type;
+      format.scale = ElementType::kF32;
+      format.dynamic_activation_scales = true;
+      break;
+    default:
+      if (is_float(*type)) {  // as NVFP4
+        format.compute = *type;
+        format.scale = ElementType::kF8E4M3FN;
+        format.block_in = 16;
+        format.dynamic_activation_scales = true;
+      } else {  // as GPTQ and AWQ: weights alone
+        format.scale = ElementType::kF16;
+        format.block_in = 128;
+      }
+  }
+  return format;
+}
+
+BuildOptions without_narrow_type(BuildOptions options) {
+  if (narrow_format(options).storage != ElementType::kNone) options.dtype.clear();
+  return options;
 }
 
 Builder::Builder(const TransformerDescription& model, const BuildOptions& options, const std::string& format)
     : model_(model),
       phase_(read_phase(options, true)),
       choices_(language_model_choices(), options.choices),
-      asked_(read_dtype(options, model.type)),
-      net_(format, model.name, network_options()),
-      pass_{.net = net_, .model = model_, .fallback = {}} {
-  if (is_wide(asked_)) {
-    model_.type = asked_;
-  } else {
-    // A narrow --dtype quantises the weights; activations keep the model's type.
-    pass_.fallback.storage = pass_.fallback.compute = asked_;
-    pass_.fallback.scale = ElementType::kF32;
-    pass_.fallback.dynamic_activation_scales = true;
-  }
+      narrow_(narrow_format(options)),
+      options_(without_narrow_type(options)),
+      net_(format, model.name, read_network_options(options_, choices_, model.type)),
+      pass_{.net = net_, .model = model_, .fallback = narrow_} {
+  model_.type = net_.options().activations;
   pass_.phase = phase_;
-  pass_.batch = read_size("batch", options.batch, 1, kMaxBatch);
+  pass_.batch = read_batch(options);
   pass_.causal = choices_.is("attention", "causal");
   const int64_t longest = model_.longest > 0 ? model_.longest : kMaxTokens;
   if (pass_.decoding()) {
@@ -132,17 +152,6 @@ Builder::Builder(const TransformerDescription& model, const BuildOptions& option
     throw_usage(fmt::format("'{}' has {} positions, {} were asked for", model_.name, model_.learnt_positions, reach));
   if (reach > longest)
     net_.add_note(fmt::format("{} tokens are more than the {} the model was made for", reach, longest));
-}
-
-NetworkOptions Builder::network_options() const {
-  NetworkOptions o;
-  o.weights = o.activations = is_wide(asked_) ? asked_ : model_.type;
-  o.training = phase_ == Phase::kTrain;
-  o.optimizer = choices_.is("optimizer", "adamw")  ? OptimizerKind::kAdamW
-                : choices_.is("optimizer", "sgd") ? OptimizerKind::kSgd
-                                                  : OptimizerKind::kNone;
-  o.master_weights = choices_.is("master_weights", "yes");
-  return o;
 }
 
 // --- layers -------------------------------------------------------------------
@@ -240,6 +249,7 @@ Tensor Builder::plain_layer(Kind& kind, const Tensor& input, const Surroundings&
                              feed_forward(pass_, kind.layer.feed_forward,
                                           norm(pass_, x, "pre_feedforward_layernorm"), x),
                              "post_feedforward_layernorm"));
+      if (kind.layer.scaled_output) x = net_.multiply(x, net_.buffer("layer_scalar", {1}));
       return x;
   }
   throw_internal("a placement of norms that is none");

@@ -186,6 +186,7 @@ struct Layer {
   Mixer mixer;
   FeedForward feed_forward;
   NormPlacement norms = NormPlacement::kBefore;
+  bool scaled_output = false;  ///< The layer's result times one kept number (Gemma 4).
   bool operator==(const Layer&) const = default;
 };
 

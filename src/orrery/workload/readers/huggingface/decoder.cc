@@ -374,6 +374,7 @@ TransformerDescription describe_decoder(const Reading& reading) {
   for (int64_t i = 0; i < layers; ++i) {
     Layer layer;
     layer.norms = sandwich ? NormPlacement::kBoth : NormPlacement::kBefore;
+    layer.scaled_output = type == "gemma4";
     layer.mixer = decoder_attention(reading, i);
     layer.feed_forward = decoder_feed_forward(reading, i);
     d.layers.push_back(std::move(layer));

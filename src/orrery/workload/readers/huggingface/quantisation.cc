@@ -9,9 +9,9 @@
 namespace orrery::huggingface {
 namespace {
 
-/// Characters compared before a list of patterns counts as hostile: three hundred
-/// times what the longest list among published models takes.
-constexpr int64_t kMaxComparisons = 1'000'000'000;
+/// Characters compared before a list of patterns counts as hostile: ten times what
+/// the longest list among published models takes.
+constexpr int64_t kMaxComparisons = 200'000'000;
 
 bool is_number(std::string_view text) {
   return !text.empty() &&
