@@ -180,7 +180,7 @@ struct LinearAttention {
 /// an internal error that names it.
 ///
 /// Shapes that do not match are programmer errors (`kInternal`); sizes too large
-/// to be meant (a tensor over 2^48 elements, over a million arguments) are `kUsage`.
+/// to be meant (a tensor over 2^48 elements, over 250,000 arguments) are `kUsage`.
 class Network {
  public:
   /// `format` as in `Workload::format`: "zoo", "huggingface".
