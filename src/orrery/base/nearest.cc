@@ -18,20 +18,25 @@ std::string folded(std::string_view word) {
   return lower;
 }
 
-/// Levenshtein's distance.
+/// Insertions, deletions, replacements and swaps of neighbours that turn `a` into
+/// `b` (optimal string alignment).
 size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j < row.size(); ++j) row[j] = j;
+  std::vector<size_t> before;  // the row before `last`
+  std::vector<size_t> last(b.size() + 1);
+  for (size_t j = 0; j < last.size(); ++j) last[j] = j;
   for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
+    std::vector<size_t> row(b.size() + 1);
     row[0] = i;
     for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+      const size_t replaced = last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      row[j] = std::min({replaced, last[j] + 1, row[j - 1] + 1});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        row[j] = std::min(row[j], before[j - 2] + 1);
     }
+    before = std::move(last);
+    last = std::move(row);
   }
-  return row[b.size()];
+  return last[b.size()];
 }
 
 }  // namespace
@@ -52,6 +57,7 @@ std::vector<std::string> nearest(std::string_view word, const std::vector<std::s
   std::sort(ranked.begin(), ranked.end());
   if (ranked.size() > most) ranked.resize(most);
   std::vector<std::string> result;
+  result.reserve(ranked.size());
   for (auto& entry : ranked) result.push_back(std::move(entry.second));
   return result;
 }

@@ -5,6 +5,7 @@
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/parser.h>
 
+#include <algorithm>
 #include <sstream>
 #include <utility>
 
@@ -73,6 +74,7 @@ class TreeBuilder : public YAML::EventHandler {
                 const std::string& value) override {
     // An unquoted ~ or null reaches here as text; quoted text carries the tag "!".
     const bool is_null = tag != "!" && (value == "~" || value == "null" || value.empty());
+    if (tag == "!") check_closed(mark);
     add(mark, tag, anchor, is_null ? YamlNode::Kind::kNull : YamlNode::Kind::kScalar).text = value;
     leave();
   }
@@ -122,6 +124,25 @@ class TreeBuilder : public YAML::EventHandler {
     // Only the innermost open node's children grow, so these pointers stay good.
     open_.push_back(place);
     return *place;
+  }
+
+  /// yaml-cpp closes a quoted text silently where the file ends.
+  void check_closed(const YAML::Mark& mark) const {
+    const std::string_view text = source_.text();
+    auto at = static_cast<size_t>(std::max(mark.pos, 0));
+    if (at >= text.size()) return;
+    const char quote = text[at];
+    if (quote != '\'' && quote != '"') return;
+    for (++at; at < text.size(); ++at) {
+      if (text[at] == quote) {
+        // Within single quotes a doubled one stands for itself.
+        if (quote == '"' || at + 1 >= text.size() || text[at + 1] != quote) return;
+        ++at;
+      } else if (quote == '"' && text[at] == '\\') {
+        ++at;
+      }
+    }
+    fail(mark, "the quote is never closed");
   }
 
   void leave() {

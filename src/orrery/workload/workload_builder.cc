@@ -14,6 +14,7 @@ namespace {
 
 constexpr int64_t kMaxElements = int64_t{1} << 48;
 constexpr size_t kMaxRank = 64;
+constexpr size_t kLongList = 32;  // Shorter ones take less room than the entry that would find them.
 
 size_t combine(size_t seed, uint64_t value) {
   return (seed ^ value) * 0x9e3779b97f4a7c15ULL + (seed >> 29);
@@ -34,10 +35,30 @@ struct WorkloadBuilder::State {
   std::unordered_map<std::string, StringId> strings;
   std::unordered_map<std::string, FunctionId> functions;
   std::unordered_map<std::string, ShardingId> shardings;
+  std::unordered_multimap<size_t, uint32_t> long_lists;  ///< Offsets into the integer pool.
   std::vector<Frame> frames;
   std::vector<Attribute> pending;
   FunctionId current;
   std::vector<TypeId> return_types;
+
+  /// Where `values` stand in `pool`. Long lists are stored once: every collective
+  /// of a module on a thousand devices tends to repeat the same groups.
+  uint32_t place(std::vector<int64_t>& pool, std::span<const int64_t> values) {
+    const auto end = static_cast<uint32_t>(pool.size());
+    if (values.size() >= kLongList) {
+      size_t hash = values.size();
+      for (int64_t v : values) hash = combine(hash, static_cast<uint64_t>(v));
+      const auto [first, last] = long_lists.equal_range(hash);
+      for (auto it = first; it != last; ++it) {
+        if (pool.size() - it->second >= values.size() &&
+            std::equal(values.begin(), values.end(), pool.begin() + it->second))
+          return it->second;
+      }
+      long_lists.emplace(hash, end);
+    }
+    pool.insert(pool.end(), values.begin(), values.end());
+    return end;
+  }
 };
 
 WorkloadBuilder::WorkloadBuilder(std::string format, std::string name)
@@ -309,8 +330,7 @@ void WorkloadBuilder::set_ints(Attr key, std::span<const int64_t> values) {
   a.key = key;
   a.kind = Attribute::Kind::kInts;
   a.count = static_cast<uint32_t>(values.size());
-  a.offset = static_cast<uint32_t>(workload_->integers_.size());
-  workload_->integers_.insert(workload_->integers_.end(), values.begin(), values.end());
+  a.offset = state_->place(workload_->integers_, values);
   state_->pending.push_back(a);
 }
 

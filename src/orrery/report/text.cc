@@ -1,0 +1,158 @@
+#include "orrery/report/text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "orrery/base/units.h"
+#include "orrery/report/table.h"
+#include "orrery/workload/zoo/zoo.h"
+
+namespace orrery {
+namespace {
+
+using Align = Table::Align;
+
+std::string percent(double part, double whole) {
+  return whole > 0 ? fmt::format("{:.1f} %", 100 * part / whole) : std::string("–");
+}
+
+/// Large counts with thousands separated by commas.
+std::string count_text(double n) {
+  std::string digits = fmt::format("{:.0f}", n);
+  for (auto at = static_cast<ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3) digits.insert(static_cast<size_t>(at), ",");
+  return digits;
+}
+
+std::string list_text(const char* title, const std::vector<std::string>& lines) {
+  if (lines.empty()) return {};
+  std::string text = fmt::format("\n{}\n", title);
+  for (const std::string& l : lines) text += fmt::format("  - {}\n", l);
+  return text;
+}
+
+}  // namespace
+
+std::string prediction_text(const PredictAnswer& a, const PredictRequest& request, size_t most) {
+  std::string text = fmt::format("{} on {} ({}, {})\n\n", request.workload, request.device, request.stack, request.kernel_model);
+  const auto line = [&](const char* what, const std::string& value) { text += fmt::format("  {:<13}{}\n", what, value); };
+  line("step time", fmt::format("{}   (90 % within {} … {})", format_seconds(a.latency_s), format_seconds(a.latency_low_s),
+                                format_seconds(a.latency_high_s)));
+  line("single call", format_seconds(a.single_call_s));
+  line("energy", fmt::format("{} a step", format_joules(a.energy_j)));
+  line("work", fmt::format("{}, {} of memory traffic, {} launches", format_si(a.flops, "FLOP"), format_bytes(a.bytes),
+                           count_text(a.launches)));
+  line("memory", fmt::format("{} at peak of {}: {}", format_bytes(a.memory.peak_bytes), format_bytes(a.memory.capacity_bytes),
+                             a.memory.fits ? "fits" : "DOES NOT FIT"));
+  line("", fmt::format("arguments {}, outputs {}, temporaries {}{}{}", format_bytes(a.memory.arguments_bytes),
+                       format_bytes(a.memory.outputs_bytes), format_bytes(a.memory.temporaries_bytes),
+                       a.memory.constants_bytes > 0 ? ", constants " + format_bytes(a.memory.constants_bytes) : "",
+                       a.memory.aliased_bytes > 0 ? ", reused " + format_bytes(a.memory.aliased_bytes) : ""));
+  line("trust", fmt::format("{}: {}", a.trust.verdict, a.trust.detail));
+
+  text += "\nWhere the time goes\n";
+  Table causes({{"cause"}, {"time", Align::kRight}, {"share", Align::kRight}});
+  for (const auto& [cause, seconds] : a.breakdown)
+    if (seconds > 0) causes.add({cause, format_seconds(seconds), percent(seconds, a.latency_s)});
+  text += causes.text(2);
+
+  text += "\nLongest kernels\n";
+  Table kernels({{"kernel"}, {"count", Align::kRight}, {"each", Align::kRight}, {"share", Align::kRight}, {"bound by"}});
+  for (size_t i = 0; i < std::min(most, a.kernels.size()); ++i) {
+    const KernelSummary& k = a.kernels[i];
+    kernels.add({k.name, count_text(k.count), format_seconds(k.time_s / std::max(1.0, k.count)), percent(k.time_s, a.latency_s), k.bound});
+  }
+  text += kernels.text(2);
+  if (a.kernels.size() > most) text += fmt::format("  … and {} more kinds\n", a.kernels.size() - most);
+  text += list_text("Not modelled", a.gaps);
+  return text;
+}
+
+std::string inspection_text(const InspectAnswer& a, size_t most) {
+  std::string text = fmt::format("{} ({})\n\n", a.name, a.format);
+  const auto line = [&](const char* what, const std::string& value) { text += fmt::format("  {:<13}{}\n", what, value); };
+  line("operations", fmt::format("{} in {} functions, {} run a step{}", count_text(static_cast<double>(a.operations)), a.functions,
+                                 count_text(a.executed),
+                                 a.unknown_operations > 0 ? fmt::format(", {} UNKNOWN", a.unknown_operations) : ""));
+  if (a.parameters > 0)
+    line("parameters", fmt::format("{} ({})", count_text(a.parameters), format_bytes(a.parameter_bytes)));
+  line("arguments", format_bytes(a.arguments_bytes));
+  line("outputs", format_bytes(a.outputs_bytes));
+  line("work", fmt::format("{}", format_si(a.total_flops, "FLOP")));
+  for (const auto& [unit, flops] : a.flops) line("", fmt::format("{:<24}{}", unit, format_si(flops, "FLOP")));
+  line("traffic", fmt::format("{} read, {} written, were each operation a kernel", format_bytes(a.bytes_read), format_bytes(a.bytes_written)));
+  if (a.partitions > 1 || a.replicas > 1) line("devices", fmt::format("{} partitions × {} replicas", a.partitions, a.replicas));
+  for (const std::string& mesh : a.meshes) line("mesh", mesh);
+  if (a.shardings > 0) line("shardings", fmt::format("{} kinds", a.shardings));
+
+  text += "\nBy operation\n";
+  Table operations({{"operation"}, {"in file", Align::kRight}, {"run", Align::kRight}, {"FLOP", Align::kRight}, {"traffic", Align::kRight}});
+  size_t shown = 0;
+  for (const auto& o : a.by_operation) {
+    if (shown++ == most) break;
+    operations.add({o.name, count_text(static_cast<double>(o.count)), count_text(o.executed), o.flops > 0 ? format_si(o.flops, "") : "–",
+                    o.bytes > 0 ? format_bytes(o.bytes) : "–"});
+  }
+  text += operations.text(2);
+  if (a.by_operation.size() > most) text += fmt::format("  … and {} more\n", a.by_operation.size() - most);
+
+  if (!a.collectives.empty()) {
+    text += "\nCollectives\n";
+    Table collectives({{"kind"}, {"run", Align::kRight}, {"bytes each", Align::kRight}, {"ranks a group", Align::kRight}});
+    for (const auto& c : a.collectives)
+      collectives.add({c.kind, count_text(c.count), format_bytes(c.bytes), c.group_size > 0 ? std::to_string(c.group_size) : "all"});
+    text += collectives.text(2);
+  }
+  text += list_text("Open sizes", a.dynamic);
+  text += list_text("Notes", a.notes);
+  return text;
+}
+
+std::string catalogue_text(const Catalogue& catalogue) {
+  Table table({{"name"}, {"device"}, {"kind"}, {"memory", Align::kRight}, {"bandwidth", Align::kRight}, {"bf16", Align::kRight}, {"power", Align::kRight}});
+  for (const Listing& l : catalogue.list())
+    table.add({l.name, l.title, l.kind, format_bytes(l.memory.value), format_si(l.bandwidth.value, "B/s"),
+               l.bf16.value > 0 ? format_si(l.bf16.value, "FLOP/s") : "–", l.power.value > 0 ? fmt::format("{:.0f} W", l.power.value) : "–"});
+  return table.text();
+}
+
+std::string device_text(const Catalogue& catalogue, const std::string& name, const std::vector<Override>& overrides) {
+  const Device device = catalogue.device(name, overrides);
+  std::string text = fmt::format("{} ({}, {} {})\n\n", device.title, device.name, device.vendor, device.architecture);
+  Table table({{"figure"}, {"value", Align::kRight}, {"source"}});
+  for (const CitedFigure& f : catalogue.figures(name, overrides)) table.add({f.path, f.text, f.source});
+  text += table.text(2);
+  if (!device.notes.empty()) text += fmt::format("\n{}\n", device.notes);
+  text += list_text("Not known", device.gaps);
+  return text;
+}
+
+std::string models_text(const Session& session) {
+  std::string text;
+  for (const auto& [kind, descriptions] : session.models()) {
+    text += fmt::format("{}{}\n", text.empty() ? "" : "\n", kind);
+    for (const Description& d : descriptions) {
+      text += fmt::format("  {}\n      {}\n      source: {}\n", d.name, d.summary, d.source);
+      for (const Parameter& p : d.parameters) text += fmt::format("      {} = {}: {}\n", p.name, p.default_value, p.meaning);
+    }
+  }
+  return text;
+}
+
+std::string zoo_text() {
+  Table table({{"name"}, {"model"}, {"parameters", Align::kRight}, {"phases"}, {"choices (default first)"}});
+  for (const ZooModel& m : zoo_models()) {
+    std::string phases, choices;
+    for (const std::string& p : m.phases) phases += (phases.empty() ? "" : " ") + p;
+    for (const Choice& c : m.choices) {
+      std::string values = c.default_value;
+      for (const std::string& v : c.values)
+        if (v != c.default_value) values += "|" + v;
+      choices += (choices.empty() ? "" : " ") + c.name + "=" + values;
+    }
+    table.add({m.name, m.title, m.published_parameters > 0 ? format_si(static_cast<double>(m.published_parameters), "") : "–", phases, choices});
+  }
+  return table.text();
+}
+
+}  // namespace orrery

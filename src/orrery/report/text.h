@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+
+#include "orrery/api/session.h"
+
+namespace orrery {
+
+/// Answers as people read them in a terminal. `most` bounds the lists of kernels
+/// and operations.
+std::string prediction_text(const PredictAnswer& answer, const PredictRequest& request, size_t most);
+std::string inspection_text(const InspectAnswer& answer, size_t most);
+std::string catalogue_text(const Catalogue& catalogue);
+std::string device_text(const Catalogue& catalogue, const std::string& name, const std::vector<Override>& overrides);
+std::string models_text(const Session& session);
+std::string zoo_text();
+
+}  // namespace orrery
