@@ -76,6 +76,8 @@ struct WeightFormat {
   bool zero_points = false;                ///< A zero point (of `storage` type) beside each scale.
   bool dynamic_activation_scales =
       false;  ///< Activations' scales are found at run time, one a row.
+
+  bool operator==(const WeightFormat&) const = default;
 };
 
 enum class OptimizerKind : uint8_t { kNone, kSgd, kAdamW };
