@@ -77,18 +77,15 @@ std::optional<ElementType> element_type_from_user(std::string_view name) {
     std::string_view name;
     ElementType type;
   };
-  static constexpr std::array<Alias, 24> kAliases = {{{"fp64", E::kF64},      {"float64", E::kF64},
-                                                      {"double", E::kF64},    {"fp32", E::kF32},
-                                                      {"float32", E::kF32},   {"float", E::kF32},
-                                                      {"fp16", E::kF16},      {"float16", E::kF16},
-                                                      {"half", E::kF16},      {"bfloat16", E::kBF16},
-                                                      {"fp8", E::kF8E4M3FN},  {"e4m3", E::kF8E4M3FN},
-                                                      {"e5m2", E::kF8E5M2},   {"fp4", E::kF4E2M1FN},
-                                                      {"nvfp4", E::kF4E2M1FN},{"mxfp4", E::kF4E2M1FN},
-                                                      {"int4", E::kS4},       {"int8", E::kS8},
-                                                      {"int16", E::kS16},     {"int32", E::kS32},
-                                                      {"int64", E::kS64},     {"uint8", E::kU8},
-                                                      {"bool", E::kBool},     {"float8_e4m3fn", E::kF8E4M3FN}}};
+  static constexpr std::array<Alias, 24> kAliases = {
+      {{"fp64", E::kF64},       {"float64", E::kF64},  {"double", E::kF64},
+       {"fp32", E::kF32},       {"float32", E::kF32},  {"float", E::kF32},
+       {"fp16", E::kF16},       {"float16", E::kF16},  {"half", E::kF16},
+       {"bfloat16", E::kBF16},  {"fp8", E::kF8E4M3FN}, {"e4m3", E::kF8E4M3FN},
+       {"e5m2", E::kF8E5M2},    {"fp4", E::kF4E2M1FN}, {"nvfp4", E::kF4E2M1FN},
+       {"mxfp4", E::kF4E2M1FN}, {"int4", E::kS4},      {"int8", E::kS8},
+       {"int16", E::kS16},      {"int32", E::kS32},    {"int64", E::kS64},
+       {"uint8", E::kU8},       {"bool", E::kBool},    {"float8_e4m3fn", E::kF8E4M3FN}}};
   std::string lower;
   for (char c : name) lower += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   for (const Alias& a : kAliases)

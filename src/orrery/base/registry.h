@@ -21,8 +21,8 @@ struct Parameter {
 /// What `orrery models` prints about a registered component.
 struct Description {
   std::string name;
-  std::string summary;   ///< One line, with the equation where there is one.
-  std::string source;    ///< Paper, data sheet or documentation it follows.
+  std::string summary;  ///< One line, with the equation where there is one.
+  std::string source;   ///< Paper, data sheet or documentation it follows.
   std::vector<Parameter> parameters;
 };
 
@@ -44,8 +44,9 @@ class Registry {
   }
 
   void add(Entry entry) {
-    auto at = std::lower_bound(entries_.begin(), entries_.end(), entry.description.name,
-                               [](const Entry& e, const std::string& n) { return e.description.name < n; });
+    auto at = std::lower_bound(
+        entries_.begin(), entries_.end(), entry.description.name,
+        [](const Entry& e, const std::string& n) { return e.description.name < n; });
     entries_.insert(at, std::move(entry));
   }
 
@@ -57,8 +58,10 @@ class Registry {
     for (const Entry& entry : entries_)
       if (entry.description.name == name) return entry;
     std::string known;
-    for (const Entry& entry : entries_) known += (known.empty() ? "" : ", ") + entry.description.name;
-    throw_usage("unknown " + std::string(what) + " '" + std::string(name) + "'; there is: " + known);
+    for (const Entry& entry : entries_)
+      known += (known.empty() ? "" : ", ") + entry.description.name;
+    throw_usage("unknown " + std::string(what) + " '" + std::string(name) +
+                "'; there is: " + known);
   }
 
  private:

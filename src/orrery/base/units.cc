@@ -17,15 +17,24 @@ struct DimensionUnits {
 
 DimensionUnits units_of(Dimension dimension) {
   switch (dimension) {
-    case Dimension::kTime: return {"2 us", {"s"}};
-    case Dimension::kEnergy: return {"20 pJ", {"J"}};
-    case Dimension::kPower: return {"700 W", {"W"}};
-    case Dimension::kFrequency: return {"1980 MHz", {"Hz"}};
-    case Dimension::kBytes: return {"141 GB", {"B", "b"}};
-    case Dimension::kBandwidth: return {"4.8 TB/s", {"B/s", "b/s"}};
-    case Dimension::kRate: return {"989 TFLOP/s", {"FLOP/s", "OP/s", "FLOPS", "OPS"}};
-    case Dimension::kPrice: return {"2.5 USD/h", {"USD/h"}};
-    case Dimension::kCount: return {"132", {}};
+    case Dimension::kTime:
+      return {"2 us", {"s"}};
+    case Dimension::kEnergy:
+      return {"20 pJ", {"J"}};
+    case Dimension::kPower:
+      return {"700 W", {"W"}};
+    case Dimension::kFrequency:
+      return {"1980 MHz", {"Hz"}};
+    case Dimension::kBytes:
+      return {"141 GB", {"B", "b"}};
+    case Dimension::kBandwidth:
+      return {"4.8 TB/s", {"B/s", "b/s"}};
+    case Dimension::kRate:
+      return {"989 TFLOP/s", {"FLOP/s", "OP/s", "FLOPS", "OPS"}};
+    case Dimension::kPrice:
+      return {"2.5 USD/h", {"USD/h"}};
+    case Dimension::kCount:
+      return {"132", {}};
   }
   return {};
 }
@@ -74,8 +83,7 @@ double parse_quantity(std::string_view text, Dimension dimension) {
   if (status != std::errc() || !std::isfinite(number))
     throw std::invalid_argument(
         fmt::format("'{}' is not a quantity; expected one like '{}'", text, accepted.example));
-  const std::string_view unit =
-      trim(text.substr(static_cast<size_t>(end - text.data())));
+  const std::string_view unit = trim(text.substr(static_cast<size_t>(end - text.data())));
   if (dimension == Dimension::kCount) {
     if (!unit.empty())
       throw std::invalid_argument(fmt::format("'{}' is a count and takes no unit", text));
@@ -90,8 +98,8 @@ double parse_quantity(std::string_view text, Dimension dimension) {
     if (factor == 0) continue;
     return number * factor / (base.front() == 'b' ? 8.0 : 1.0);
   }
-  throw std::invalid_argument(fmt::format("'{}' has the unit '{}'; expected one like '{}'", text,
-                                          unit, accepted.example));
+  throw std::invalid_argument(
+      fmt::format("'{}' has the unit '{}'; expected one like '{}'", text, unit, accepted.example));
 }
 
 std::string format_si(double value, std::string_view unit) {
@@ -107,7 +115,8 @@ std::string format_si(double value, std::string_view unit) {
     ++step;
   }
   const int decimals = std::abs(scaled) < 9.995 ? 2 : std::abs(scaled) < 99.95 ? 1 : 0;
-  return fmt::format("{:.{}f} {}{}", scaled, decimals, kPrefixes[static_cast<size_t>(step + 4)], unit);
+  return fmt::format("{:.{}f} {}{}", scaled, decimals, kPrefixes[static_cast<size_t>(step + 4)],
+                     unit);
 }
 
 std::string format_seconds(double seconds) { return format_si(seconds, "s"); }

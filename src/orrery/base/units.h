@@ -39,7 +39,17 @@ constexpr Seconds operator/(Bytes b, BytesPerSecond r) { return Seconds(b.value 
 constexpr Joules operator*(Watts w, Seconds s) { return Joules(w.value * s.value); }
 
 /// What a written quantity measures.
-enum class Dimension { kTime, kEnergy, kPower, kFrequency, kBytes, kBandwidth, kRate, kPrice, kCount };
+enum class Dimension {
+  kTime,
+  kEnergy,
+  kPower,
+  kFrequency,
+  kBytes,
+  kBandwidth,
+  kRate,
+  kPrice,
+  kCount
+};
 
 /// Reads "4.8 TB/s", "141 GB", "700 W", "989 TFLOP/s", "1980 MHz", "2 us" in the
 /// SI base unit of `dimension`. k, M, G, T, P are powers of 1,000 and Ki, Mi, Gi,

@@ -13,8 +13,8 @@ namespace orrery {
 /// stays inside (model/). Views and metadata cost nothing.
 struct Cost {
   double matrix_flops = 0;
-  double vector_flops = 0;            ///< Adds, compares, selects, conversions …
-  double transcendental_flops = 0;    ///< Special functions, one each.
+  double vector_flops = 0;          ///< Adds, compares, selects, conversions …
+  double transcendental_flops = 0;  ///< Special functions, one each.
   double bytes_read = 0;
   double bytes_written = 0;
   ElementType matrix_type = ElementType::kNone;  ///< Operand type on the matrix unit.
@@ -37,8 +37,8 @@ struct TotalCost {
   std::array<std::array<double, kElementTypeCount>, 3> flops_by_unit_and_type{};
   double bytes_read = 0;
   double bytes_written = 0;
-  double operations = 0;             ///< Executed, views and constants left out.
-  double unknown_trip_counts = 0;    ///< Loops counted once for want of a count.
+  double operations = 0;           ///< Executed, views and constants left out.
+  double unknown_trip_counts = 0;  ///< Loops counted once for want of a count.
 
   double flops(Unit unit) const;
   double flops() const;

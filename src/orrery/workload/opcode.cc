@@ -26,7 +26,8 @@ OpClass op_class(Opcode code) { return kClasses[static_cast<size_t>(code)]; }
 std::optional<Opcode> opcode_from_name(std::string_view name) {
   static const auto* const kByName = [] {
     auto* map = new std::unordered_map<std::string_view, Opcode>;
-    for (int i = 0; i < kOpcodeCount; ++i) map->emplace(kNames[static_cast<size_t>(i)], static_cast<Opcode>(i));
+    for (int i = 0; i < kOpcodeCount; ++i)
+      map->emplace(kNames[static_cast<size_t>(i)], static_cast<Opcode>(i));
     return map;
   }();
   const auto found = kByName->find(name);

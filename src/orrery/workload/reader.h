@@ -16,9 +16,9 @@ namespace orrery {
 struct BuildOptions {
   std::string phase = "forward";  ///< forward, prefill, decode, train
   int64_t batch = 1;
-  int64_t sequence = 0;  ///< New tokens (or patches' default when 0).
-  int64_t context = 0;   ///< Tokens already in the cache, for decode.
-  std::string dtype;     ///< Empty: what the description says.
+  int64_t sequence = 0;                        ///< New tokens (or patches' default when 0).
+  int64_t context = 0;                         ///< Tokens already in the cache, for decode.
+  std::string dtype;                           ///< Empty: what the description says.
   std::map<std::string, std::string> choices;  ///< e.g. logits=all|last, attention=full|causal
 };
 

@@ -8,7 +8,7 @@ namespace orrery {
 /// compares one carried integer with a constant (its own or one carried
 /// unchanged), which starts at a constant and which the body changes by adding
 /// or subtracting a constant. That is what JAX's scan and fori_loop emit.
-/// Others are left without the attribute.
-void infer_trip_counts(WorkloadBuilder& builder);
+/// Others take `otherwise`, or stay without the attribute when that is 0.
+void infer_trip_counts(WorkloadBuilder& builder, int64_t otherwise);
 
 }  // namespace orrery

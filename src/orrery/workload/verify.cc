@@ -1,7 +1,303 @@
 #include "orrery/workload/verify.h"
 
-namespace orrery {
+#include <fmt/format.h>
 
-void verify(const Workload&, const Source&) {}
+#include <algorithm>
+
+namespace orrery {
+namespace {
+
+constexpr size_t kMaxCallDepth = 500;
+
+uint32_t least_indexed_operands(Opcode code) {
+  switch (code) {
+    case Opcode::k_scatter:
+      return 3;
+    case Opcode::k_slice:
+    case Opcode::k_resize:
+    case Opcode::k_dynamic_slice:
+      return 1;  // of a scalar, there are no indices
+    default:
+      return 2;
+  }
+}
+
+class Verifier {
+ public:
+  Verifier(const Workload& workload, const Source& source) : w_(workload), source_(source) {}
+
+  void run() {
+    if (!w_.entry().valid())
+      throw_input(source_.name(), "there is no function with a body in this file");
+    for (uint32_t i = 0; i < w_.ops().size(); ++i) check(OpId{i});
+    check_calls();
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& message) const {
+    source_.fail(op_->raw().offset, fmt::format("{}: {}", name(op_->code()), message));
+  }
+  void require(bool condition, const std::string& message) const {
+    if (!condition) fail(message);
+  }
+  void operands(uint32_t least) const {
+    if (op_->operand_count() < least)
+      fail(fmt::format("{} operands, at least {} expected", op_->operand_count(), least));
+  }
+  void results(uint32_t least) const {
+    if (op_->result_count() < least)
+      fail(fmt::format("{} results, at least {} expected", op_->result_count(), least));
+  }
+  void tensor_operand(uint32_t i) const {
+    require(op_->operand_type(i).kind == Type::Kind::kTensor,
+            fmt::format("operand {} must be a tensor", i));
+  }
+  void rank(uint32_t operand, int expected) const {
+    tensor_operand(operand);
+    if (op_->operand_type(operand).rank() != expected)
+      fail(fmt::format("operand {} has {} dimensions, {} expected", operand,
+                       op_->operand_type(operand).rank(), expected));
+  }
+  void dimensions_of(Attr key, int rank, std::string_view what) const {
+    for (int64_t d : op_->integers(key))
+      if (d < 0 || d >= rank)
+        fail(fmt::format("{} {} is outside the {} dimensions", what, d, rank));
+  }
+  void dimension_of(Attr key, int rank, std::string_view what) const {
+    const int64_t d = op_->integer(key, 0);
+    if (d < 0 || d >= rank) fail(fmt::format("{} {} is outside the {} dimensions", what, d, rank));
+  }
+
+  void check(OpId id) {
+    const OpView view = w_.view(id);
+    op_ = &view;
+    for (uint32_t i = 0; i < view.operand_count(); ++i) {
+      const ValueId v = view.operand(i);
+      require(v.index < w_.values().size() && w_.value(v).type.valid(),
+              fmt::format("operand {} is not defined", i));
+      const OpId definition = w_.value(v).definition;
+      require(!definition.valid() || definition < id,
+              fmt::format("operand {} is used before its definition", i));
+    }
+    for (uint32_t i = 0; i < view.result_count(); ++i)
+      require(w_.value(view.result(i)).type.valid(), fmt::format("result {} has no type", i));
+
+    switch (op_class(view.code())) {
+      case OpClass::kVector:
+      case OpClass::kTranscendental:
+        operands(1);
+        results(1);
+        break;
+      case OpClass::kContraction:
+        check_contraction();
+        break;
+      case OpClass::kReduction:
+        check_reduction();
+        break;
+      case OpClass::kMove:
+        operands(1);
+        results(1);
+        if (view.code() == Opcode::k_transpose) {
+          tensor_operand(0);
+          dimensions_of(Attr::kDimensions, view.operand_type(0).rank(), "dimension");
+        }
+        break;
+      case OpClass::kIndexed:
+        operands(least_indexed_operands(view.code()));
+        results(1);
+        break;
+      case OpClass::kLibrary:
+        if (view.code() == Opcode::k_custom_call) check_custom_call();
+        break;
+      case OpClass::kControl:
+        check_control();
+        break;
+      case OpClass::kCollective:
+      case OpClass::kView:
+      case OpClass::kConstant:
+      case OpClass::kGenerate:
+      case OpClass::kUnknown:
+        break;
+    }
+    op_ = nullptr;
+  }
+
+  void check_dot(const Type& lhs, const Type& rhs) const {
+    const auto lc = op_->integers(Attr::kLhsContracting), rc = op_->integers(Attr::kRhsContracting);
+    const auto lb = op_->integers(Attr::kLhsBatching), rb = op_->integers(Attr::kRhsBatching);
+    require(lc.size() == rc.size() && lb.size() == rb.size(),
+            "dimension lists of both sides must be of one length");
+    dimensions_of(Attr::kLhsContracting, lhs.rank(), "contracting dimension");
+    dimensions_of(Attr::kRhsContracting, rhs.rank(), "contracting dimension");
+    dimensions_of(Attr::kLhsBatching, lhs.rank(), "batching dimension");
+    dimensions_of(Attr::kRhsBatching, rhs.rank(), "batching dimension");
+    const auto match = [&](std::span<const int64_t> l, std::span<const int64_t> r,
+                           std::string_view what) {
+      for (size_t i = 0; i < l.size(); ++i) {
+        const int64_t a = lhs.dims[static_cast<size_t>(l[i])],
+                      b = rhs.dims[static_cast<size_t>(r[i])];
+        if (a != b && a != kDynamic && b != kDynamic)
+          fail(fmt::format("{} sizes {} and {} differ", what, a, b));
+      }
+    };
+    match(lc, rc, "contracting");
+    match(lb, rb, "batching");
+  }
+  void check_convolution(const Type& input, const Type& kernel) const {
+    require(!op_->integers(Attr::kKernelSpatial).empty() || kernel.rank() == 2,
+            "no dimension numbers");
+    dimension_of(Attr::kInputBatch, input.rank(), "input batch dimension");
+    dimension_of(Attr::kInputFeature, input.rank(), "input feature dimension");
+    dimensions_of(Attr::kInputSpatial, input.rank(), "input spatial dimension");
+    dimension_of(Attr::kKernelInput, kernel.rank(), "kernel input dimension");
+    dimension_of(Attr::kKernelOutput, kernel.rank(), "kernel output dimension");
+    dimensions_of(Attr::kKernelSpatial, kernel.rank(), "kernel spatial dimension");
+  }
+
+  void check_contraction() const {
+    operands(2);
+    results(1);
+    for (uint32_t i = 0; i < 2; ++i) tensor_operand(i);
+    switch (op_->code()) {
+      case Opcode::k_dot_general:
+      case Opcode::k_scaled_dot:
+        check_dot(op_->operand_type(0), op_->operand_type(1));
+        break;
+      case Opcode::k_convolution:
+      case Opcode::k_dynamic_conv:
+        check_convolution(op_->operand_type(0), op_->operand_type(1));
+        break;
+      case Opcode::k_attention:
+      case Opcode::k_linear_attention:
+        operands(3);
+        for (uint32_t i = 0; i < 3; ++i) rank(i, 4);
+        break;
+      case Opcode::k_attention_backward:
+      case Opcode::k_linear_attention_backward:
+        operands(4);
+        for (uint32_t i = 1; i < 4; ++i) rank(i, 4);
+        break;
+      default:
+        break;
+    }
+  }
+  void check_reduction() const {
+    operands(1);
+    tensor_operand(0);
+    results(1);
+    if (op_->code() == Opcode::k_select_and_scatter) operands(2);
+    if (op_->code() != Opcode::k_batch_norm_grad && op_->code() != Opcode::k_batch_norm_training &&
+        op_->code() != Opcode::k_batch_norm_inference)
+      dimensions_of(Attr::kDimensions, op_->operand_type(0).rank(), "dimension");
+  }
+  void check_custom_call() const {
+    if (op_->operand_count() < 2) return;
+    const Type& a = op_->operand_type(0);
+    const Type& b = op_->operand_type(1);
+    if (a.kind != Type::Kind::kTensor || b.kind != Type::Kind::kTensor) {
+      require(op_->integers(Attr::kLhsContracting).empty() &&
+                  op_->integers(Attr::kKernelSpatial).empty(),
+              "a library product needs two tensors");
+      return;
+    }
+    if (!op_->integers(Attr::kLhsContracting).empty()) check_dot(a, b);
+    if (!op_->integers(Attr::kKernelSpatial).empty()) check_convolution(a, b);
+  }
+  void check_function(FunctionId f) const {
+    require(f.index < w_.functions().size(), "its callee does not exist");
+  }
+  void check_control() const {
+    for (Attr key : {Attr::kCallee, Attr::kCondition})
+      if (op_->has(key)) check_function(op_->callee(key));
+    for (int64_t branch : op_->integers(Attr::kBranches))
+      require(branch >= 0 && branch < static_cast<int64_t>(w_.functions().size()),
+              "its branch does not exist");
+    switch (op_->code()) {
+      case Opcode::k_call: {
+        const FunctionId f = op_->callee();
+        require(f.valid(), "no function is named");
+        const Function& callee = w_.function(f);
+        if (!callee.body.valid()) {
+          require(
+              callee.result_types.size() == op_->result_count(),
+              fmt::format("function '@{}' is not defined in this file", w_.string(callee.name)));
+          break;
+        }
+        const uint32_t expected = w_.region(callee.body).argument_count;
+        if (expected != op_->operand_count())
+          fail(fmt::format("'@{}' takes {} arguments, {} given", w_.string(callee.name), expected,
+                           op_->operand_count()));
+        break;
+      }
+      case Opcode::k_while: {
+        const size_t regions = op_->raw_regions().size();
+        require(regions == 2 ||
+                    (op_->callee(Attr::kCallee).valid() && op_->callee(Attr::kCondition).valid()),
+                "a condition and a body are expected");
+        for (RegionId r : op_->raw_regions())
+          require(w_.region(r).argument_count == op_->operand_count(),
+                  "the bodies' arguments do not match the operands");
+        break;
+      }
+      default:
+        break;
+    }
+  }
+  /// Functions that (in)directly call themselves have no finite cost.
+  void check_calls() {
+    const size_t count = w_.functions().size();
+    std::vector<std::vector<std::pair<uint32_t, uint32_t>>> callees(count);  // callee, operation
+    for (uint32_t f = 0; f < count; ++f) {
+      const Function& function = w_.functions()[f];
+      if (!function.body.valid()) continue;
+      const Region& body = w_.region(function.body);
+      for (uint32_t i = body.first_op; i < body.end_op; ++i) {
+        const OpView op = w_.view(OpId{i});
+        const auto add = [&](uint32_t callee) { callees[f].emplace_back(callee, i); };
+        for (Attr key : {Attr::kCallee, Attr::kCondition})
+          if (const FunctionId c = op.callee(key); c.valid() && c.index < count) add(c.index);
+        for (int64_t branch : op.integers(Attr::kBranches))
+          if (branch >= 0 && branch < static_cast<int64_t>(count))
+            add(static_cast<uint32_t>(branch));
+      }
+    }
+    enum class Mark : uint8_t { kNew, kOpen, kDone };
+    std::vector<Mark> marks(count, Mark::kNew);
+    std::vector<std::pair<uint32_t, size_t>> stack;  // function, next callee
+    for (uint32_t root = 0; root < count; ++root) {
+      if (marks[root] != Mark::kNew) continue;
+      stack.emplace_back(root, 0);
+      marks[root] = Mark::kOpen;
+      while (!stack.empty()) {
+        auto& [f, next] = stack.back();
+        if (next == callees[f].size()) {
+          marks[f] = Mark::kDone;
+          stack.pop_back();
+          continue;
+        }
+        const auto [callee, op] = callees[f][next++];
+        if (marks[callee] == Mark::kOpen)
+          source_.fail(w_.ops()[op].offset, fmt::format("function '@{}' calls itself",
+                                                        w_.string(w_.functions()[callee].name)));
+        if (marks[callee] == Mark::kNew) {
+          marks[callee] = Mark::kOpen;
+          stack.emplace_back(callee, 0);
+          // Rules downstream follow calls by recursion.
+          if (stack.size() > kMaxCallDepth)
+            source_.fail(w_.ops()[op].offset,
+                         fmt::format("calls nest deeper than {} functions", kMaxCallDepth));
+        }
+      }
+    }
+  }
+
+  const Workload& w_;
+  const Source& source_;
+  const OpView* op_ = nullptr;
+};
+
+}  // namespace
+
+void verify(const Workload& workload, const Source& source) { Verifier(workload, source).run(); }
 
 }  // namespace orrery

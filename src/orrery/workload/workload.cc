@@ -13,11 +13,16 @@ size_t capacity_bytes(const std::vector<T>& v) {
 std::string_view name(Attr key) {
   static_assert(static_cast<int>(Attr::kLhsBatching) == 0);
   switch (key) {
-    case Attr::kDimensions: return "dimensions";
-    case Attr::kTripCount: return "trip_count";
-    case Attr::kCallee: return "callee";
-    case Attr::kTarget: return "target";
-    default: return "attribute";
+    case Attr::kDimensions:
+      return "dimensions";
+    case Attr::kTripCount:
+      return "trip_count";
+    case Attr::kCallee:
+      return "callee";
+    case Attr::kTarget:
+      return "target";
+    default:
+      return "attribute";
   }
 }
 
@@ -29,7 +34,8 @@ size_t Workload::memory_bytes() const {
     bytes += capacity_bytes(t.dims) + capacity_bytes(t.minor_to_major) + capacity_bytes(t.members);
   for (const std::string& s : strings_) bytes += s.capacity() > 15 ? s.capacity() + 1 : 0;
   for (const Function& f : functions_)
-    bytes += capacity_bytes(f.arguments) + capacity_bytes(f.results) + capacity_bytes(f.result_types);
+    bytes +=
+        capacity_bytes(f.arguments) + capacity_bytes(f.results) + capacity_bytes(f.result_types);
   return bytes;
 }
 
@@ -69,11 +75,18 @@ FunctionId OpView::callee(Attr key) const {
   return FunctionId{a->index};
 }
 
-std::vector<RegionId> OpView::bodies() const {
+std::vector<RegionId> OpView::raw_regions() const {
   std::vector<RegionId> found;
-  for (RegionId r = raw().first_region; r.valid(); r = workload_->region(r).next) found.push_back(r);
+  for (RegionId r = raw().first_region; r.valid(); r = workload_->region(r).next)
+    found.push_back(r);
+  return found;
+}
+
+std::vector<RegionId> OpView::bodies() const {
+  std::vector<RegionId> found = raw_regions();
   const auto add = [&](FunctionId f) {
-    if (f.valid() && workload_->function(f).body.valid()) found.push_back(workload_->function(f).body);
+    if (f.valid() && workload_->function(f).body.valid())
+      found.push_back(workload_->function(f).body);
   };
   add(callee(Attr::kCondition));
   add(callee(Attr::kCallee));

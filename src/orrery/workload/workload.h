@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "orrery/base/element_type.h"
 #include "orrery/base/id.h"
 #include "orrery/workload/attribute.h"
-#include "orrery/base/element_type.h"
 #include "orrery/workload/opcode.h"
 
 namespace orrery {
@@ -85,14 +85,21 @@ struct Region {
 };
 
 /// What an argument of the entry function is for, where the source says so.
-enum class Role : uint8_t { kUnknown, kInput, kParameter, kOptimizerState, kCache };
+enum class Role : uint8_t {
+  kUnknown,
+  kInput,
+  kParameter,
+  kOptimizerState,
+  kCache,
+  kBuffer,  ///< Kept between runs but not trained: running statistics, tables.
+};
 
 struct ArgumentInfo {
   StringId name;
   ShardingId sharding;
   Role role = Role::kUnknown;
-  bool donated = false;        ///< The caller gives the buffer away.
-  int32_t aliased_output = -1; ///< The result that shares its buffer, if fixed.
+  bool donated = false;         ///< The caller gives the buffer away.
+  int32_t aliased_output = -1;  ///< The result that shares its buffer, if fixed.
 };
 
 struct ResultInfo {
@@ -225,6 +232,7 @@ class OpView {
   std::string_view string(Attr key) const;            ///< Empty when absent.
   FunctionId callee(Attr key = Attr::kCallee) const;  ///< Not valid when absent.
 
+  std::vector<RegionId> raw_regions() const;  ///< Its own regions.
   /// The bodies it runs, as regions: its own, then those of its callees.
   std::vector<RegionId> bodies() const;
 

@@ -76,8 +76,8 @@ WorkloadBuilder& WorkloadBuilder::operator=(WorkloadBuilder&&) noexcept = defaul
 void WorkloadBuilder::set_name(std::string name) { workload_->name_ = std::move(name); }
 
 void WorkloadBuilder::set_partitions(int64_t partitions, int64_t replicas) {
-  workload_->partitions_ = std::max<int64_t>(1, partitions);
-  workload_->replicas_ = std::max<int64_t>(1, replicas);
+  if (partitions > 0) workload_->partitions_ = partitions;
+  if (replicas > 0) workload_->replicas_ = replicas;
 }
 
 void WorkloadBuilder::add_note(std::string note) {
@@ -99,16 +99,17 @@ MeshId WorkloadBuilder::find_mesh(std::string_view name) const {
 const Mesh& WorkloadBuilder::mesh(MeshId id) const { return workload_->meshes_[id.index]; }
 
 ShardingId WorkloadBuilder::add_sharding(Sharding sharding) {
-  std::string key = fmt::format("{}/{}/{}", static_cast<int>(sharding.form), sharding.mesh.index, sharding.text);
-  const auto [at, added] =
-      state_->shardings.emplace(std::move(key), ShardingId{static_cast<uint32_t>(workload_->shardings_.size())});
+  std::string key =
+      fmt::format("{}/{}/{}", static_cast<int>(sharding.form), sharding.mesh.index, sharding.text);
+  const auto [at, added] = state_->shardings.emplace(
+      std::move(key), ShardingId{static_cast<uint32_t>(workload_->shardings_.size())});
   if (added) workload_->shardings_.push_back(std::move(sharding));
   return at->second;
 }
 
 StringId WorkloadBuilder::intern(std::string_view text) {
-  const auto [at, added] =
-      state_->strings.emplace(std::string(text), StringId{static_cast<uint32_t>(workload_->strings_.size())});
+  const auto [at, added] = state_->strings.emplace(
+      std::string(text), StringId{static_cast<uint32_t>(workload_->strings_.size())});
   if (added) workload_->strings_.emplace_back(text);
   return at->second;
 }
@@ -118,7 +119,8 @@ std::string_view WorkloadBuilder::string(StringId id) const { return workload_->
 // --- types ------------------------------------------------------------------
 
 TypeId WorkloadBuilder::tensor_type(ElementType element, std::span<const int64_t> dims,
-                                    std::span<const int64_t> minor_to_major, ElementType expressed) {
+                                    std::span<const int64_t> minor_to_major,
+                                    ElementType expressed) {
   size_t hash = combine(static_cast<size_t>(element), static_cast<uint64_t>(expressed));
   for (int64_t d : dims) hash = combine(hash, static_cast<uint64_t>(d));
   hash = combine(hash, 0x1dULL + dims.size());
@@ -181,7 +183,8 @@ TypeId WorkloadBuilder::tuple_type(std::span<const TypeId> members) {
   type.members.assign(members.begin(), members.end());
   for (TypeId m : members) {
     const Type& member = workload_->types_[m.index];
-    if (__builtin_add_overflow(type.bytes, member.bytes, &type.bytes) || type.bytes > kMaxElements * 16)
+    if (__builtin_add_overflow(type.bytes, member.bytes, &type.bytes) ||
+        type.bytes > kMaxElements * 16)
       throw std::invalid_argument("a tuple of more than 2^52 bytes");
     type.dynamic |= member.dynamic;
   }
@@ -216,7 +219,9 @@ FunctionId WorkloadBuilder::declare_function(std::string_view name) {
   return at->second;
 }
 
-bool WorkloadBuilder::has_body(FunctionId id) const { return workload_->functions_[id.index].body.valid(); }
+bool WorkloadBuilder::has_body(FunctionId id) const {
+  return workload_->functions_[id.index].body.valid();
+}
 Function& WorkloadBuilder::function(FunctionId id) { return workload_->functions_[id.index]; }
 void WorkloadBuilder::set_entry(FunctionId id) { workload_->entry_ = id; }
 
@@ -261,8 +266,8 @@ void WorkloadBuilder::declare_external(FunctionId id, std::span<const TypeId> re
 
 // --- operations -------------------------------------------------------------
 
-OpId WorkloadBuilder::begin_op(Opcode code, std::span<const ValueId> operands, uint32_t result_count,
-                               size_t offset) {
+OpId WorkloadBuilder::begin_op(Opcode code, std::span<const ValueId> operands,
+                               uint32_t result_count, size_t offset) {
   const OpId id{static_cast<uint32_t>(workload_->ops_.size())};
   Op op;
   op.code = code;
@@ -276,6 +281,32 @@ OpId WorkloadBuilder::begin_op(Opcode code, std::span<const ValueId> operands, u
   workload_->ops_.push_back(op);
   state_->frames.push_back({id, state_->pending.size(), {}, {}});
   return id;
+}
+
+bool WorkloadBuilder::in_operation() const { return !state_->frames.empty(); }
+
+bool WorkloadBuilder::open_has(Attr key) const {
+  for (size_t i = state_->frames.back().first_attribute; i < state_->pending.size(); ++i)
+    if (state_->pending[i].key == key) return true;
+  return false;
+}
+
+std::string_view WorkloadBuilder::open_string(Attr key) const {
+  for (size_t i = state_->frames.back().first_attribute; i < state_->pending.size(); ++i) {
+    const Attribute& a = state_->pending[i];
+    if (a.key == key && a.kind == Attribute::Kind::kString)
+      return workload_->string(StringId{a.index});
+  }
+  return {};
+}
+
+void WorkloadBuilder::set_open_code(Opcode code) {
+  workload_->ops_[state_->frames.back().op.index].code = code;
+}
+
+void WorkloadBuilder::add_operand(ValueId value) {
+  workload_->operands_.push_back(value);
+  ++workload_->ops_[state_->frames.back().op.index].operand_count;
 }
 
 void WorkloadBuilder::set_int(Attr key, int64_t value) {
@@ -327,7 +358,11 @@ void WorkloadBuilder::set_sharding(Attr key, ShardingId id) {
   state_->pending.push_back(a);
 }
 
-void WorkloadBuilder::set_name(StringId name) { workload_->ops_[state_->frames.back().op.index].name = name; }
+void WorkloadBuilder::set_name(StringId name) {
+  workload_->ops_[state_->frames.back().op.index].name = name;
+}
+
+void WorkloadBuilder::set_op_name(OpId id, StringId name) { workload_->ops_[id.index].name = name; }
 
 void WorkloadBuilder::set_result_type(uint32_t i, TypeId type) {
   const Op& op = workload_->ops_[state_->frames.back().op.index];
@@ -335,6 +370,14 @@ void WorkloadBuilder::set_result_type(uint32_t i, TypeId type) {
 }
 
 void WorkloadBuilder::set_result_types(std::span<const TypeId> types) {
+  const OpId id = state_->frames.back().op;
+  Op& op = workload_->ops_[id.index];
+  if (op.result_count == 0 && !types.empty()) {
+    op.first_result = static_cast<uint32_t>(workload_->values_.size());
+    op.result_count = static_cast<uint32_t>(types.size());
+    for (TypeId t : types) workload_->values_.push_back({t, id});
+    return;
+  }
   for (uint32_t i = 0; i < types.size(); ++i) set_result_type(i, types[i]);
 }
 
@@ -384,12 +427,15 @@ ValueId WorkloadBuilder::result(OpId id, uint32_t i) const {
 }
 
 const Op& WorkloadBuilder::op(OpId id) const { return workload_->ops_[id.index]; }
-OpId WorkloadBuilder::definition(ValueId id) const { return workload_->values_[id.index].definition; }
+OpId WorkloadBuilder::definition(ValueId id) const {
+  return workload_->values_[id.index].definition;
+}
 
 void WorkloadBuilder::annotate(OpId id, Attr key, int64_t value) {
   Op& op = workload_->ops_[id.index];
-  const std::vector<Attribute> old(workload_->attributes_.begin() + op.first_attribute,
-                                   workload_->attributes_.begin() + op.first_attribute + op.attribute_count);
+  const std::vector<Attribute> old(
+      workload_->attributes_.begin() + op.first_attribute,
+      workload_->attributes_.begin() + op.first_attribute + op.attribute_count);
   op.first_attribute = static_cast<uint32_t>(workload_->attributes_.size());
   workload_->attributes_.insert(workload_->attributes_.end(), old.begin(), old.end());
   Attribute a;
@@ -407,8 +453,8 @@ ValueId WorkloadBuilder::emit(Opcode code, std::span<const ValueId> operands, Ty
   return ValueId{workload_->ops_[id.index].first_result};
 }
 
-void WorkloadBuilder::emit_return(std::span<const ValueId> values) {
-  begin_op(Opcode::k_return, values, 0);
+void WorkloadBuilder::emit_return(std::span<const ValueId> values, size_t offset) {
+  begin_op(Opcode::k_return, values, 0, offset);
   end_op();
   if (!state_->frames.empty()) return;
   state_->return_types.clear();
@@ -417,7 +463,7 @@ void WorkloadBuilder::emit_return(std::span<const ValueId> values) {
 
 // --- the end ----------------------------------------------------------------
 
-Workload WorkloadBuilder::finish(const Source& source) {
+Workload WorkloadBuilder::finish(const Source& source, int64_t trip_count_otherwise) {
   Workload& w = *workload_;
   if (!w.entry_.valid()) {
     FunctionId first, only_public;
@@ -435,7 +481,7 @@ Workload WorkloadBuilder::finish(const Source& source) {
     if (!w.entry_.valid()) w.entry_ = publics == 1 ? only_public : first;
   }
   verify(w, source);
-  infer_trip_counts(*this);
+  infer_trip_counts(*this, trip_count_otherwise);
   w.ops_.shrink_to_fit();
   w.values_.shrink_to_fit();
   w.operands_.shrink_to_fit();

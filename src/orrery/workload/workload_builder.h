@@ -36,7 +36,7 @@ class WorkloadBuilder {
 
   // Module.
   void set_name(std::string name);
-  void set_partitions(int64_t partitions, int64_t replicas);
+  void set_partitions(int64_t partitions, int64_t replicas);  ///< 0 leaves one as it is.
   void add_note(std::string note);  ///< Kept once however often it is added.
   MeshId add_mesh(Mesh mesh);
   MeshId find_mesh(std::string_view name) const;
@@ -77,6 +77,13 @@ class WorkloadBuilder {
   // Operations.
   OpId begin_op(Opcode code, std::span<const ValueId> operands, uint32_t result_count,
                 size_t offset = 0);
+  bool in_operation() const;  ///< Whether one is open.
+  /// What was set on the open operation so far.
+  bool open_has(Attr key) const;
+  std::string_view open_string(Attr key) const;
+  void set_open_code(Opcode code);
+  /// Further operands of the open operation, before its first region.
+  void add_operand(ValueId value);
   void set_int(Attr key, int64_t value);
   void set_real(Attr key, double value);
   void set_ints(Attr key, std::span<const int64_t> values);
@@ -87,7 +94,9 @@ class WorkloadBuilder {
   void set_function(Attr key, FunctionId id);
   void set_sharding(Attr key, ShardingId id);
   void set_name(StringId name);  ///< Of the open operation.
+  void set_op_name(OpId id, StringId name);
   void set_result_type(uint32_t i, TypeId type);
+  /// Also sets the count, where it was begun with 0 because the file names no results.
   void set_result_types(std::span<const TypeId> types);
   RegionId begin_region();
   ValueId add_region_argument(TypeId type);
@@ -109,12 +118,12 @@ class WorkloadBuilder {
   ValueId emit(Opcode code, std::initializer_list<ValueId> operands, TypeId result) {
     return emit(code, std::span(operands.begin(), operands.size()), result);
   }
-  void emit_return(std::span<const ValueId> values);
+  void emit_return(std::span<const ValueId> values, size_t offset = 0);
 
   /// Checks the whole (verify.h), infers trip counts of counted loops, picks the
   /// entry and gives the workload. Faults throw `kInput` at the operation's place
   /// in `source`.
-  Workload finish(const Source& source);
+  Workload finish(const Source& source, int64_t trip_count_otherwise = 0);
   /// For workloads built by the project's own code: a fault is an internal error.
   Workload finish();
 

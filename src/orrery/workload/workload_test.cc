@@ -31,7 +31,8 @@ TEST(WorkloadBuilder, KeepsOperationsInPreOrderWithTheirRegions) {
   ASSERT_EQ(w.ops().size(), 5u);
   EXPECT_EQ(w.op(loop).end, 4u);
   std::vector<Opcode> top;
-  for_each_op(w, w.region(w.function(w.entry()).body), [&](OpId id) { top.push_back(w.op(id).code); });
+  for_each_op(w, w.region(w.function(w.entry()).body),
+              [&](OpId id) { top.push_back(w.op(id).code); });
   EXPECT_EQ(top, (std::vector<Opcode>{Opcode::k_while, Opcode::k_return}));
   const auto bodies = w.view(loop).bodies();
   ASSERT_EQ(bodies.size(), 2u);

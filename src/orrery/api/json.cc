@@ -1,0 +1,286 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "orrery/api/session.h"
+#include "orrery/workload/zoo/zoo.h"
+
+namespace orrery {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string write(const Json& json) {
+  // Text from a user's file may hold any bytes: replace what is no UTF-8.
+  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+Json schema(const char* name) { return fmt::format("orrery.{}/{}", name, kSchemaVersion); }
+
+Json description(const Description& d) {
+  Json parameters = Json::array();
+  for (const Parameter& p : d.parameters)
+    parameters.push_back({{"name", p.name}, {"default", p.default_value}, {"meaning", p.meaning}});
+  return {{"name", d.name}, {"summary", d.summary}, {"source", d.source}, {"parameters", parameters}};
+}
+
+// --- requests ---------------------------------------------------------------
+
+[[noreturn]] void bad_field(const std::string& key, const char* expected) {
+  throw_usage(fmt::format("request field '{}': expected {}", key, expected));
+}
+
+std::string text_of(const Json& json, const std::string& key, const std::string& otherwise) {
+  const auto found = json.find(key);
+  if (found == json.end() || found->is_null()) return otherwise;
+  if (!found->is_string()) bad_field(key, "a string");
+  return found->get<std::string>();
+}
+
+int64_t integer_of(const Json& json, const std::string& key, int64_t otherwise) {
+  const auto found = json.find(key);
+  if (found == json.end() || found->is_null()) return otherwise;
+  if (!found->is_number_integer()) bad_field(key, "an integer");
+  return found->get<int64_t>();
+}
+
+double number_of(const Json& json, const std::string& key, double otherwise) {
+  const auto found = json.find(key);
+  if (found == json.end() || found->is_null()) return otherwise;
+  if (!found->is_number()) bad_field(key, "a number");
+  return found->get<double>();
+}
+
+std::vector<Override> overrides_of(const Json& json) {
+  std::vector<Override> overrides;
+  const auto found = json.find("set");
+  if (found == json.end() || found->is_null()) return overrides;
+  if (!found->is_object()) bad_field("set", "an object of path: quantity");
+  for (const auto& [path, value] : found->items()) {
+    if (!value.is_string()) bad_field("set." + path, "a quantity with its unit, as a string");
+    overrides.emplace_back(path, value.get<std::string>());
+  }
+  return overrides;
+}
+
+ReadOptions read_options_of(const Json& json) {
+  ReadOptions read;
+  if (const auto found = json.find("bind"); found != json.end() && !found->is_null()) {
+    if (!found->is_object()) bad_field("bind", "an object of name: size");
+    for (const auto& [name, value] : found->items()) {
+      if (!value.is_number_integer()) bad_field("bind." + name, "an integer");
+      read.bindings[name] = value.get<int64_t>();
+    }
+  }
+  read.trip_count = integer_of(json, "trip_count", 0);
+  read.build.phase = text_of(json, "phase", read.build.phase);
+  read.build.batch = integer_of(json, "batch", read.build.batch);
+  read.build.sequence = integer_of(json, "seq", 0);
+  read.build.context = integer_of(json, "context", 0);
+  read.build.dtype = text_of(json, "dtype", "");
+  if (const auto found = json.find("choose"); found != json.end() && !found->is_null()) {
+    if (!found->is_object()) bad_field("choose", "an object of name: choice");
+    for (const auto& [name, value] : found->items()) {
+      if (!value.is_string()) bad_field("choose." + name, "a string");
+      read.build.choices[name] = value.get<std::string>();
+    }
+  }
+  return read;
+}
+
+void refuse_unknown(const Json& json, std::initializer_list<std::string_view> known) {
+  for (const auto& [key, value] : json.items()) {
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    std::string list;
+    for (std::string_view k : known) list += (list.empty() ? "" : ", ") + std::string(k);
+    throw_usage(fmt::format("request field '{}' is not known; there is: {}", key, list));
+  }
+}
+
+}  // namespace
+
+std::string to_json(const PredictAnswer& a, const PredictRequest& request) {
+  Json kernels = Json::array();
+  for (const KernelSummary& k : a.kernels)
+    kernels.push_back({{"name", k.name},
+                       {"kind", k.kind},
+                       {"count", k.count},
+                       {"time_s", k.time_s},
+                       {"bound", k.bound},
+                       {"flops", k.flops},
+                       {"bytes", k.bytes},
+                       {"operations", k.fused}});
+  Json breakdown = Json::object();
+  for (const auto& [cause, seconds] : a.breakdown) breakdown[cause] = seconds;
+  Json provenance = Json::object();
+  for (const auto& [key, value] : a.provenance) provenance[key] = value;
+  const Json json = {{"schema", schema("predict")},
+                     {"workload", request.workload},
+                     {"device", request.device},
+                     {"latency_s", a.latency_s},
+                     {"latency_low_s", a.latency_low_s},
+                     {"latency_high_s", a.latency_high_s},
+                     {"single_call_s", a.single_call_s},
+                     {"energy_j", a.energy_j},
+                     {"flops", a.flops},
+                     {"bytes", a.bytes},
+                     {"launches", a.launches},
+                     {"memory",
+                      {{"peak_bytes", a.memory.peak_bytes},
+                       {"arguments_bytes", a.memory.arguments_bytes},
+                       {"outputs_bytes", a.memory.outputs_bytes},
+                       {"temporaries_bytes", a.memory.temporaries_bytes},
+                       {"constants_bytes", a.memory.constants_bytes},
+                       {"aliased_bytes", a.memory.aliased_bytes},
+                       {"capacity_bytes", a.memory.capacity_bytes},
+                       {"fits", a.memory.fits}}},
+                     {"kernels", kernels},
+                     {"breakdown", breakdown},
+                     {"gaps", a.gaps},
+                     {"trust", {{"verdict", a.trust.verdict}, {"detail", a.trust.detail}}},
+                     {"provenance", provenance}};
+  return write(json);
+}
+
+std::string to_json(const InspectAnswer& a) {
+  Json flops = Json::object();
+  for (const auto& [unit, value] : a.flops) flops[unit] = value;
+  Json operations = Json::array();
+  for (const auto& o : a.by_operation)
+    operations.push_back(
+        {{"name", o.name}, {"count", o.count}, {"executed", o.executed}, {"flops", o.flops}, {"bytes", o.bytes}});
+  Json collectives = Json::array();
+  for (const auto& c : a.collectives)
+    collectives.push_back({{"kind", c.kind}, {"count", c.count}, {"bytes", c.bytes}, {"group_size", c.group_size}});
+  const Json json = {{"schema", schema("inspect")},
+                     {"name", a.name},
+                     {"format", a.format},
+                     {"partitions", a.partitions},
+                     {"replicas", a.replicas},
+                     {"functions", a.functions},
+                     {"operations", a.operations},
+                     {"executed_operations", a.executed},
+                     {"unknown_operations", a.unknown_operations},
+                     {"parameters", a.parameters},
+                     {"parameter_bytes", a.parameter_bytes},
+                     {"arguments_bytes", a.arguments_bytes},
+                     {"outputs_bytes", a.outputs_bytes},
+                     {"flops", a.total_flops},
+                     {"flops_by_unit", flops},
+                     {"bytes_read", a.bytes_read},
+                     {"bytes_written", a.bytes_written},
+                     {"by_operation", operations},
+                     {"collectives", collectives},
+                     {"meshes", a.meshes},
+                     {"shardings", a.shardings},
+                     {"dynamic", a.dynamic},
+                     {"notes", a.notes}};
+  return write(json);
+}
+
+std::string hardware_json(const Catalogue& catalogue, const std::string& name, const std::vector<Override>& overrides) {
+  if (name.empty()) {
+    Json devices = Json::array();
+    for (const Listing& l : catalogue.list())
+      devices.push_back({{"name", l.name},
+                         {"title", l.title},
+                         {"kind", l.kind},
+                         {"memory_bytes", l.memory.value},
+                         {"bandwidth_bytes_per_s", l.bandwidth.value},
+                         {"bf16_flops_per_s", l.bf16.value},
+                         {"power_w", l.power.value}});
+    return write({{"schema", schema("hardware")}, {"devices", devices}});
+  }
+  const Device device = catalogue.device(name, overrides);
+  Json figures = Json::array();
+  for (const CitedFigure& f : catalogue.figures(name, overrides))
+    figures.push_back({{"path", f.path}, {"value", f.text}, {"source", f.source}});
+  return write({{"schema", schema("hardware")},
+                {"name", device.name},
+                {"title", device.title},
+                {"kind", device.kind},
+                {"vendor", device.vendor},
+                {"architecture", device.architecture},
+                {"figures", figures},
+                {"gaps", device.gaps}});
+}
+
+std::string models_json(const Session& session) {
+  Json json = {{"schema", schema("models")}};
+  for (const auto& [kind, descriptions] : session.models()) {
+    Json list = Json::array();
+    for (const Description& d : descriptions) list.push_back(description(d));
+    json[kind] = list;
+  }
+  return write(json);
+}
+
+std::string zoo_json() {
+  Json models = Json::array();
+  for (const ZooModel& m : zoo_models()) {
+    Json choices = Json::array();
+    for (const Choice& c : m.choices)
+      choices.push_back({{"name", c.name}, {"default", c.default_value}, {"values", c.values}, {"meaning", c.meaning}});
+    models.push_back({{"name", m.name},
+                      {"title", m.title},
+                      {"family", m.family},
+                      {"phases", m.phases},
+                      {"parameters", m.published_parameters},
+                      {"source", m.source},
+                      {"choices", choices}});
+  }
+  return write({{"schema", schema("zoo")}, {"models", models}});
+}
+
+std::string to_json(const Error& error) {
+  const char* kind = error.kind() == ErrorKind::kUsage        ? "usage"
+                     : error.kind() == ErrorKind::kInput      ? "input"
+                     : error.kind() == ErrorKind::kInfeasible ? "infeasible"
+                                                              : "internal";
+  return write({{"schema", schema("error")},
+                {"error",
+                 {{"kind", kind},
+                  {"exit_code", error.exit_code()},
+                  {"message", error.message()},
+                  {"file", error.where().file},
+                  {"line", error.where().line},
+                  {"column", error.where().column}}}});
+}
+
+std::string Session::call(std::string_view request_json) const {
+  const Json json = Json::parse(request_json, nullptr, false);
+  if (!json.is_object()) throw_usage("a request must be a JSON object");
+  const std::string command = text_of(json, "command", "");
+  if (command == "predict") {
+    refuse_unknown(json, {"command", "workload", "on", "stack", "kernel_model", "set", "regime", "sm_mhz", "bind", "trip_count",
+                          "phase", "batch", "seq", "context", "dtype", "choose"});
+    PredictRequest request;
+    request.workload = text_of(json, "workload", "");
+    request.device = text_of(json, "on", "");
+    if (request.workload.empty() || request.device.empty()) throw_usage("predict needs 'workload' and 'on'");
+    request.stack = text_of(json, "stack", request.stack);
+    request.kernel_model = text_of(json, "kernel_model", request.kernel_model);
+    request.overrides = overrides_of(json);
+    const std::string regime = text_of(json, "regime", "burst");
+    if (regime != "burst" && regime != "sustained") bad_field("regime", "burst or sustained");
+    request.point.regime = regime == "burst" ? OperatingPoint::Regime::kBurst : OperatingPoint::Regime::kSustained;
+    request.point.clock = Hertz(number_of(json, "sm_mhz", 0) * 1e6);
+    request.read = read_options_of(json);
+    return to_json(predict(request), request);
+  }
+  if (command == "inspect") {
+    refuse_unknown(json, {"command", "workload", "bind", "trip_count", "phase", "batch", "seq", "context", "dtype", "choose"});
+    const std::string workload = text_of(json, "workload", "");
+    if (workload.empty()) throw_usage("inspect needs 'workload'");
+    return to_json(inspect(workload, read_options_of(json)));
+  }
+  if (command == "hardware") {
+    refuse_unknown(json, {"command", "name", "set"});
+    return hardware_json(catalogue_, text_of(json, "name", ""), overrides_of(json));
+  }
+  if (command == "models") return models_json(*this);
+  if (command == "zoo") return zoo_json();
+  throw_usage(fmt::format("command '{}' is not known; there is: predict, inspect, hardware, models, zoo", command));
+}
+
+}  // namespace orrery

@@ -1,0 +1,166 @@
+#include "orrery/api/session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "orrery/api/trust.h"
+#include "orrery/base/data_folder.h"
+#include "orrery/kernel/operator_kernel.h"
+#include "orrery/model/composition.h"
+#include "orrery/model/stack.h"
+
+namespace orrery {
+namespace {
+
+void append_new(std::vector<std::string>& list, const std::vector<std::string>& more) {
+  for (const std::string& s : more)
+    if (std::find(list.begin(), list.end(), s) == list.end()) list.push_back(s);
+}
+
+/// "dot_general bf16 512×11008×4096": the operation, what it computes in, and its loops.
+std::string kernel_name(const Launch& launch) {
+  const Kernel& k = launch.kernel;
+  std::string name(orrery::name(k.code));
+  if (launch.fused > 1) name = fmt::format("{} fused with {}", name, launch.fused - 1);
+  const ElementType type = k.cost.matrix_flops > 0 ? k.cost.matrix_type
+                           : k.tensor_count > 0    ? k.tensors[k.tensor_count - 1u].element
+                                                   : k.cost.vector_type;
+  name += fmt::format(" {}", mlir_name(type));
+  std::string sizes;
+  const bool product = k.family == KernelFamily::kGemm || k.family == KernelFamily::kConvolution;
+  for (size_t i = 0; i < k.loop_count; ++i) {
+    if (product && i == 0 && k.loops[i].extent == 1) continue;
+    sizes += (sizes.empty() ? "" : "×") + std::to_string(k.loops[i].extent);
+  }
+  return sizes.empty() ? name : name + " " + sizes;
+}
+
+}  // namespace
+
+Session::Session() : Session(hardware_folder().string(), fitted_data_folder().string()) {}
+
+Session::Session(std::string hardware_folder, std::string data_folder)
+    : catalogue_(std::move(hardware_folder)), data_folder_(std::move(data_folder)) {}
+
+PredictAnswer Session::predict(const PredictRequest& request) const {
+  const auto& stack_entry = Registry<Stack>::instance().at(request.stack, "stack");
+  const auto& model_entry = Registry<KernelModel>::instance().at(request.kernel_model, "kernel model");
+  const Device device = catalogue_.device(request.device, request.overrides);
+  const Workload workload = load_workload(request.workload, request.read);
+  const auto stack = stack_entry.create();
+  const StackConstants constants = load_stack_constants(data_folder_, stack->name());
+  const Program program = lower(workload, device, stack->rules());
+  const auto predictor = model_entry.create()->bind(device, request.stack);
+
+  std::vector<Kernel> kernels;
+  kernels.reserve(program.launches.size());
+  for (const Launch& launch : program.launches) kernels.push_back(launch.kernel);
+  std::vector<Estimate> estimates(kernels.size());
+  predictor->predict(kernels, request.point, estimates);
+  const Composition total = compose(program.launches, estimates, constants.costs, device.idle_power);
+
+  PredictAnswer answer;
+  answer.latency_s = total.step.value.value;
+  answer.latency_low_s = total.step.low.value;
+  answer.latency_high_s = total.step.high.value;
+  answer.single_call_s = total.single_call.value.value;
+  answer.energy_j = total.energy.value;
+  answer.launches = total.launches;
+
+  answer.gaps = program.gaps;
+  std::map<std::string, size_t> by_name;
+  std::map<std::string, double> seconds_by_cause;
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    const Launch& launch = program.launches[i];
+    const Explanation why = predictor->explain(launch.kernel, request.point);
+    const double seconds = launch.count * estimates[i].seconds.value;
+    answer.flops += launch.count * launch.kernel.cost.flops();
+    answer.bytes += launch.count * launch.kernel.cost.bytes();
+    seconds_by_cause[fmt::format("{}, {} bound", name(launch.kernel.family), why.bound)] += seconds;
+    const std::string kernel = kernel_name(launch);
+    const auto [at, added] = by_name.emplace(
+        fmt::format("{}/{}/{}/{}", kernel, launch.kernel.cost.flops(), launch.kernel.cost.bytes(), why.bound),
+        answer.kernels.size());
+    if (added) {
+      KernelSummary summary;
+      summary.name = kernel;
+      summary.kind = name(launch.kernel.family);
+      summary.bound = why.bound;
+      summary.flops = launch.kernel.cost.flops();
+      summary.bytes = launch.kernel.cost.bytes();
+      summary.fused = launch.fused;
+      answer.kernels.push_back(std::move(summary));
+      append_new(answer.gaps, predictor->gaps(launch.kernel));
+    }
+    KernelSummary& summary = answer.kernels[at->second];
+    summary.count += launch.count;
+    summary.time_s += seconds;
+  }
+  std::stable_sort(answer.kernels.begin(), answer.kernels.end(),
+                   [](const KernelSummary& a, const KernelSummary& b) { return a.time_s > b.time_s; });
+  if (total.host > total.kernels + total.gaps)
+    seconds_by_cause["waiting for the host"] = (total.host - total.kernels - total.gaps).value;
+  seconds_by_cause["launch gaps"] = total.gaps.value;
+  answer.breakdown.assign(seconds_by_cause.begin(), seconds_by_cause.end());
+  std::stable_sort(answer.breakdown.begin(), answer.breakdown.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+
+  const MemoryPlan& m = program.memory;
+  answer.memory = {m.peak(), m.arguments, m.outputs, m.temporaries, m.constants, m.aliased,
+                   device.usable_memory.value > 0 ? device.usable_memory.value : device.main_memory().capacity.value,
+                   true};
+  answer.memory.fits = answer.memory.peak_bytes <= answer.memory.capacity_bytes;
+  append_new(answer.gaps, device.gaps);
+  answer.provenance = {{"workload", request.workload},
+                       {"format", workload.format()},
+                       {"device", device.name},
+                       {"stack", constants.version.empty() ? request.stack : request.stack + " " + constants.version},
+                       {"kernel_model", request.kernel_model},
+                       {"regime", request.point.regime == OperatingPoint::Regime::kBurst ? "burst" : "sustained"}};
+  for (const auto& [path, value] : request.overrides) answer.provenance.emplace_back("set " + path, value);
+  answer.trust = trust_of(data_folder_, request.overrides.empty() ? device.name : device.name + " (what-if)",
+                          request.stack, request.kernel_model);
+  return answer;
+}
+
+std::vector<OperatorAnswer> Session::predict_operators(const KernelRequest& request,
+                                                       const std::vector<OperatorRow>& rows) const {
+  const auto& model_entry = Registry<KernelModel>::instance().at(request.kernel_model, "kernel model");
+  const Device device = catalogue_.device(request.device, request.overrides);
+  const auto predictor = model_entry.create()->bind(device, request.stack);
+  std::vector<OperatorAnswer> answers(rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    Kernel kernel;
+    try {
+      kernel = operator_kernel(rows[i].op, rows[i].dtype, rows[i].params);
+    } catch (const std::invalid_argument& e) {
+      throw Error(ErrorKind::kInput, {request.table, rows[i].line, 0}, e.what());
+    }
+    OperatingPoint point = request.point;
+    if (rows[i].sm_mhz > 0) point.clock = Hertz(rows[i].sm_mhz * 1e6);
+    Estimate estimate;
+    predictor->predict({&kernel, 1}, point, {&estimate, 1});
+    Launch launch;
+    launch.kernel = kernel;
+    const Composition c = compose({&launch, 1}, {&estimate, 1}, LaunchCosts{}, Watts());
+    answers[i] = {c.step.value.value * 1e6, c.step.low.value * 1e6, c.step.high.value * 1e6, request.kernel_model};
+  }
+  return answers;
+}
+
+std::vector<std::pair<std::string, std::vector<Description>>> Session::models() const {
+  std::vector<std::pair<std::string, std::vector<Description>>> all;
+  const auto collect = [&](const std::string& kind, const auto& registry) {
+    std::vector<Description> descriptions;
+    for (const auto& entry : registry.entries()) descriptions.push_back(entry.description);
+    all.emplace_back(kind, std::move(descriptions));
+  };
+  collect("readers", Registry<Reader>::instance());
+  collect("kernel models", Registry<KernelModel>::instance());
+  collect("stacks", Registry<Stack>::instance());
+  return all;
+}
+
+}  // namespace orrery

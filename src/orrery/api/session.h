@@ -1,0 +1,176 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "orrery/base/registry.h"
+#include "orrery/hardware/catalogue.h"
+#include "orrery/kernel/kernel_model.h"
+#include "orrery/workload/reader.h"
+
+namespace orrery {
+
+/// Version of the JSON that answers are written in; grows when a field changes
+/// meaning or goes, not when one is added.
+inline constexpr int kSchemaVersion = 1;
+
+/// What a prediction is asked for.
+struct PredictRequest {
+  std::string workload;  ///< A file, or a name of the zoo.
+  std::string device;    ///< A catalogue name, or a YAML file.
+  std::vector<Override> overrides;
+  std::string stack = "xla";
+  std::string kernel_model = "roofline";
+  OperatingPoint point;
+  ReadOptions read;
+};
+
+/// Kernels alike in every respect, together.
+struct KernelSummary {
+  std::string name;    ///< "dot_general bf16 512×11008×4096"
+  std::string kind;    ///< The kernel's family.
+  std::string bound;   ///< "compute", "memory", …
+  double count = 0;    ///< Launches a step.
+  double time_s = 0;   ///< Of all of them.
+  double flops = 0;    ///< Of one.
+  double bytes = 0;    ///< Of one.
+  uint32_t fused = 1;  ///< Operations in one.
+};
+
+/// How far this kind of answer was checked.
+struct Trust {
+  std::string verdict = "untested";  ///< "validated", "extrapolated", "untested"
+  std::string detail;                ///< The error seen and where, in words.
+};
+
+struct MemoryAnswer {
+  double peak_bytes = 0;
+  double arguments_bytes = 0;
+  double outputs_bytes = 0;
+  double temporaries_bytes = 0;
+  double constants_bytes = 0;
+  double aliased_bytes = 0;
+  double capacity_bytes = 0;
+  bool fits = true;
+};
+
+struct PredictAnswer {
+  double latency_s = 0, latency_low_s = 0, latency_high_s = 0;
+  double single_call_s = 0;
+  double energy_j = 0;
+  double flops = 0;
+  double bytes = 0;
+  double launches = 0;
+  MemoryAnswer memory;
+  std::vector<KernelSummary> kernels;  ///< Longest first.
+  std::vector<std::pair<std::string, double>> breakdown;  ///< Seconds by cause, longest first.
+  std::vector<std::string> gaps;
+  std::vector<std::pair<std::string, std::string>> provenance;
+  Trust trust;
+};
+
+/// One operator of a `kernel --batch` table.
+struct OperatorRow {
+  std::string op, dtype, params;  ///< As in the CSV; params is a JSON object.
+  double sm_mhz = 0;              ///< 0: the regime's clock.
+  int64_t line = 0;               ///< For messages.
+};
+
+struct OperatorAnswer {
+  double predicted_us = 0, low_us = 0, high_us = 0;
+  std::string model;
+};
+
+struct KernelRequest {
+  std::string table;  ///< Where the rows came from, for messages.
+  std::string device;
+  std::vector<Override> overrides;
+  std::string stack = "torch-eager";
+  std::string kernel_model = "roofline";
+  OperatingPoint point;
+};
+
+struct InspectAnswer {
+  std::string name, format;
+  int64_t partitions = 1, replicas = 1;
+  size_t operations = 0;  ///< In the file.
+  double executed = 0;    ///< With calls and loops followed.
+  size_t functions = 0;
+  double arguments_bytes = 0, outputs_bytes = 0;
+  double parameters = 0;  ///< Elements of arguments known to be weights; 0: the file does not say.
+  double parameter_bytes = 0;
+  std::vector<std::pair<std::string, double>> flops;  ///< By unit and type: "matrix bf16".
+  double total_flops = 0, bytes_read = 0, bytes_written = 0;
+  struct OpCount {
+    std::string name;
+    size_t count = 0;
+    double executed = 0;
+    double flops = 0;
+    double bytes = 0;
+  };
+  std::vector<OpCount> by_operation;  ///< Most FLOPs first, then bytes, then name.
+  struct CollectiveUse {
+    std::string kind;
+    double count = 0;
+    double bytes = 0;  ///< Of one, on one device.
+    int64_t group_size = 0;  ///< 0: all devices.
+  };
+  std::vector<CollectiveUse> collectives;
+  std::vector<std::string> meshes;
+  size_t shardings = 0;
+  size_t unknown_operations = 0;
+  std::vector<std::string> dynamic;  ///< Why nothing can be sized, if so.
+  std::vector<std::string> notes;
+};
+
+/// The library's front door: an immutable set of catalogue and fitted data.
+/// Command line, Python and later front ends call this and nothing else.
+///
+///     Session session;
+///     PredictRequest request;
+///     request.workload = "model.mlir";
+///     request.device = "h200";
+///     PredictAnswer answer = session.predict(request);
+///
+/// Faults throw `Error` (base/error.h). All methods may be called from several
+/// threads at once.
+class Session {
+ public:
+  /// Finds the catalogue and the data that came with the library.
+  Session();
+  Session(std::string hardware_folder, std::string data_folder);
+
+  PredictAnswer predict(const PredictRequest& request) const;
+  std::vector<OperatorAnswer> predict_operators(const KernelRequest& request,
+                                                const std::vector<OperatorRow>& rows) const;
+  InspectAnswer inspect(const std::string& workload, const ReadOptions& options) const;
+
+  const Catalogue& catalogue() const { return catalogue_; }
+  /// Registered components of a kind: "readers", "kernel models", "stacks".
+  std::vector<std::pair<std::string, std::vector<Description>>> models() const;
+
+  /// One request as JSON, with a "command" of predict, inspect, hardware, models
+  /// or zoo and the fields of the requests above; the answer as JSON.
+  std::string call(std::string_view request_json) const;
+
+ private:
+  Catalogue catalogue_;
+  std::string data_folder_;
+};
+
+/// Answers as documented in docs/json.md. Doubles are written so that they read
+/// back exactly, keys in a fixed order.
+std::string to_json(const PredictAnswer& answer, const PredictRequest& request);
+std::string to_json(const InspectAnswer& answer);
+std::string hardware_json(const Catalogue& catalogue, const std::string& name, const std::vector<Override>& overrides);
+std::string models_json(const Session& session);
+std::string zoo_json();
+
+/// A JSON answer for an error: {"error": {"kind", "message", "file", "line", "column"}}.
+std::string to_json(const Error& error);
+
+}  // namespace orrery

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "orrery/base/registry.h"
+#include "orrery/hardware/device.h"
+#include "orrery/kernel/estimate.h"
+#include "orrery/kernel/kernel.h"
+
+namespace orrery {
+
+/// Under which conditions a kernel runs; clocks follow power, so time does too.
+struct OperatingPoint {
+  enum class Regime { kBurst, kSustained };
+  Regime regime = Regime::kBurst;
+  Hertz clock;  ///< Fixed compute clock; 0: what the regime gives.
+};
+
+/// Why an estimate is what it is.
+struct Explanation {
+  std::string bound;  ///< "compute", "memory", "special functions", "latency"
+  Seconds compute;
+  Seconds memory;
+};
+
+/// A kernel model bound to one device and stack. Thread-safe and stateless.
+class Predictor {
+ public:
+  virtual ~Predictor() = default;
+  /// Estimates for a batch of kernels, launch gaps left out.
+  virtual void predict(std::span<const Kernel> kernels, const OperatingPoint& point,
+                       std::span<Estimate> estimates) const = 0;
+  virtual Explanation explain(const Kernel& kernel, const OperatingPoint& point) const = 0;
+  /// What this device or kernel lacks for a sound answer, for `gaps`.
+  virtual std::vector<std::string> gaps(const Kernel& kernel) const = 0;
+};
+
+/// A registered way to predict kernels: `Registry<KernelModel>`.
+class KernelModel {
+ public:
+  virtual ~KernelModel() = default;
+  virtual std::unique_ptr<Predictor> bind(const Device& device, const std::string& stack) const = 0;
+};
+
+}  // namespace orrery

@@ -1,0 +1,177 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <initializer_list>
+
+#include "orrery/kernel/kernel_model.h"
+
+namespace orrery {
+namespace {
+
+using E = ElementType;
+
+/// The true time of a kernel is rarely below its roofline and can be several
+/// times it. Without a measurement of the device the interval says just that:
+/// from `kBest` to `kWorst` times the roofline, as a 90 % interval.
+constexpr double kBest = 0.95;
+constexpr double kWorst = 5.0;
+
+/// Types whose unit may stand in for one the device has no rate for, in order:
+/// the next wider one that is exact for it.
+std::span<const ElementType> stand_ins(ElementType type) {
+  static constexpr std::array kFloat4 = {E::kF8E4M3FN, E::kBF16, E::kF16, E::kF32};
+  static constexpr std::array kFloat8 = {E::kF8E4M3FN, E::kF8E5M2, E::kBF16, E::kF16, E::kF32};
+  static constexpr std::array kHalf = {E::kF16, E::kBF16, E::kTF32, E::kF32};
+  static constexpr std::array kSingle = {E::kF32};
+  static constexpr std::array kDouble = {E::kF64, E::kF32};
+  static constexpr std::array kSmallInteger = {E::kS8, E::kS32, E::kF32};
+  static constexpr std::array kInteger = {E::kS32, E::kF32};
+  if (type == E::kF64 || type == E::kC128) return kDouble;
+  if (type == E::kF32 || type == E::kTF32 || type == E::kC64) return kSingle;
+  if (type == E::kBF16 || type == E::kF16) return kHalf;
+  if (type >= E::kF8E3M4 && type <= E::kF8E8M0FNU) return kFloat8;
+  if (is_float(type)) return kFloat4;
+  if (bit_width(type) <= 8 && type != E::kBool) return kSmallInteger;
+  return kInteger;
+}
+
+struct Rate {
+  double flops_per_second = 0;
+  ElementType used = E::kNone;
+};
+
+Rate find_rate(const PeakRates& rates, ElementType type) {
+  if (rates[type].value > 0) return {rates[type].value, type};
+  for (ElementType t : stand_ins(type))
+    if (rates[t].value > 0) return {rates[t].value, t};
+  return {};
+}
+
+class RooflinePredictor final : public Predictor {
+ public:
+  explicit RooflinePredictor(const Device& device) : device_(device) {
+    const double special =
+        device.special.value > 0 ? device.special.value : device.vector[E::kF32].value / 4;
+    for (int i = 0; i < kElementTypeCount; ++i) {
+      const auto type = static_cast<ElementType>(i);
+      vector_[static_cast<size_t>(i)] = find_rate(device.vector, type);
+      Rate matrix = find_rate(device.matrix, type);
+      // A vector unit that is exact for the type and no slower beats a stand-in (fp32 on GPUs).
+      const Rate vector = vector_[static_cast<size_t>(i)];
+      if (matrix.used != type && vector.flops_per_second > matrix.flops_per_second) matrix = vector;
+      matrix_[static_cast<size_t>(i)] = matrix;
+      seconds_per_matrix_[static_cast<size_t>(i)] = inverse(matrix.flops_per_second);
+      seconds_per_vector_[static_cast<size_t>(i)] = inverse(vector.flops_per_second);
+    }
+    seconds_per_special_ = inverse(special);
+    seconds_per_byte_ = inverse(device.main_memory().bandwidth.value);
+    spread_ = static_cast<float>(std::log(kWorst / kBest) / (2 * kNinetyPercent));
+    skew_ = static_cast<float>(std::log(kWorst * kBest) / 2);
+  }
+
+  void predict(std::span<const Kernel> kernels, const OperatingPoint& point,
+               std::span<Estimate> estimates) const override {
+    const double slowdown = clock_factor(point);
+    for (size_t i = 0; i < kernels.size(); ++i) {
+      const Times t = times(kernels[i].cost, slowdown);
+      Estimate& e = estimates[i];
+      e = {};
+      e.seconds = Seconds(std::max({t.compute, t.special, t.memory}));
+      // At the roofline one resource is used fully: the board draws its limit.
+      e.joules = device_.power_limit * e.seconds;
+      e.own_spread = spread_ / 2;
+      e.skew = skew_;
+      // Most of a roofline's error is common to kernels of one kind.
+      e.loadings[static_cast<size_t>(ErrorFactor::kFamily)] = spread_ * 0.8660254f;  // √(1 − ½²)
+    }
+  }
+
+  Explanation explain(const Kernel& kernel, const OperatingPoint& point) const override {
+    const Times t = times(kernel.cost, clock_factor(point));
+    Explanation x;
+    x.compute = Seconds(std::max(t.compute, t.special));
+    x.memory = Seconds(t.memory);
+    x.bound = t.memory >= t.compute && t.memory >= t.special ? "memory"
+              : t.compute >= t.special                       ? "compute"
+                                                             : "special functions";
+    return x;
+  }
+
+  std::vector<std::string> gaps(const Kernel& kernel) const override {
+    std::vector<std::string> found;
+    const Cost& c = kernel.cost;
+    if (c.matrix_flops > 0) {
+      const Rate& rate = matrix_[static_cast<size_t>(c.matrix_type)];
+      if (rate.flops_per_second == 0)
+        found.push_back(
+            fmt::format("{} has no published rate for {} products: their arithmetic is not timed",
+                        device_.name, mlir_name(c.matrix_type)));
+      else if (rate.used != c.matrix_type)
+        found.push_back(fmt::format("{} has no published rate for {} products: taken at that of {}",
+                                    device_.name, mlir_name(c.matrix_type), mlir_name(rate.used)));
+    }
+    if (c.vector_flops > 0 && vector_[static_cast<size_t>(c.vector_type)].flops_per_second == 0)
+      found.push_back(
+          fmt::format("{} has no published vector rate for {}: that arithmetic is not timed",
+                      device_.name, mlir_name(c.vector_type)));
+    if (kernel.code == Opcode::k_custom_call && c.flops() == 0)
+      found.emplace_back("custom calls are timed by the bytes of their operands and results alone");
+    return found;
+  }
+
+ private:
+  struct Times {
+    double compute = 0;
+    double special = 0;
+    double memory = 0;
+  };
+  static double inverse(double rate) { return rate > 0 ? 1 / rate : 0; }
+
+  Times times(const Cost& c, double slowdown) const {
+    Times t;
+    t.compute = slowdown *
+                std::max(c.matrix_flops * seconds_per_matrix_[static_cast<size_t>(c.matrix_type)],
+                         c.vector_flops * seconds_per_vector_[static_cast<size_t>(c.vector_type)]);
+    t.special = slowdown * c.transcendental_flops * seconds_per_special_;
+    t.memory = c.bytes() * seconds_per_byte_;
+    return t;
+  }
+  double clock_factor(const OperatingPoint& point) const {
+    if (point.clock.value <= 0 || device_.clock.value <= 0) return 1;
+    return device_.clock / point.clock;
+  }
+
+  Device device_;
+  std::array<Rate, kElementTypeCount> matrix_{}, vector_{};
+  std::array<double, kElementTypeCount> seconds_per_matrix_{}, seconds_per_vector_{};
+  double seconds_per_special_ = 0;
+  double seconds_per_byte_ = 0;
+  float spread_ = 0;
+  float skew_ = 0;
+};
+
+class Roofline final : public KernelModel {
+ public:
+  std::unique_ptr<Predictor> bind(const Device& device, const std::string&) const override {
+    return std::make_unique<RooflinePredictor>(device);
+  }
+};
+
+const Registration<KernelModel> kRoofline(
+    {.name = "roofline",
+     .summary = "time = max(matrix FLOPs / matrix rate, vector FLOPs / vector rate, special "
+                "functions / their "
+                "rate, bytes / memory bandwidth), all from the data sheet; energy = time × board "
+                "power limit",
+     .source = "Williams, Waterman, Patterson, Roofline, CACM 52(4), 2009",
+     .parameters =
+         {{"best", kBest,
+           "low end of the 90 % interval as a multiple of the roofline; a stated prior"},
+          {"worst", kWorst,
+           "high end of the 90 % interval as a multiple of the roofline; a stated prior"}}},
+    [] { return std::make_unique<Roofline>(); });
+
+}  // namespace
+}  // namespace orrery

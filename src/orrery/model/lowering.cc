@@ -1,0 +1,257 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "orrery/model/region_graph.h"
+#include "orrery/model/stack.h"
+
+namespace orrery {
+namespace {
+
+void add_gap(std::vector<std::string>& gaps, std::string gap) {
+  if (std::find(gaps.begin(), gaps.end(), gap) == gaps.end()) gaps.push_back(std::move(gap));
+}
+
+/// Follows calls and loops from the entry: how often each function's body runs.
+class ExecutionCounts {
+ public:
+  ExecutionCounts(const Workload& workload, const SmallFunctions& small,
+                  std::vector<std::string>& gaps)
+      : w_(workload), small_(small), gaps_(gaps), counts_(workload.functions().size()) {
+    order(workload.entry());
+    counts_[workload.entry().index] = 1;
+    for (auto f = order_.rbegin(); f != order_.rend(); ++f)
+      if (w_.function(*f).body.valid()) walk(w_.function(*f).body, counts_[f->index], nullptr);
+  }
+  double of(FunctionId f) const { return counts_[f.index]; }
+  /// Callers before callees.
+  std::vector<FunctionId> functions() const { return {order_.rbegin(), order_.rend()}; }
+
+  /// Visits every operation below `region` that is not inside a small function,
+  /// with how often it runs in one step.
+  template <class Visitor>
+  void for_each_region(RegionId region, double count, Visitor&& visit) const {
+    visit(region, count);
+    for_each_op(w_, w_.region(region), [&](OpId id) {
+      const OpView op = w_.view(id);
+      if (op_class(op.code()) != OpClass::kControl) return;
+      const double times = count * multiplier(op);
+      const auto regions = op.raw_regions();
+      if (op.code() == Opcode::k_if || op.code() == Opcode::k_case) {
+        if (!regions.empty()) for_each_region(costliest(regions), times, visit);
+        return;
+      }
+      for (RegionId r : regions) for_each_region(r, times, visit);
+    });
+  }
+
+ private:
+  static double multiplier(const OpView& op) {
+    if (op.code() != Opcode::k_while) return 1;
+    return static_cast<double>(std::max<int64_t>(0, op.integer(Attr::kTripCount, 1)));
+  }
+  RegionId costliest(const std::vector<RegionId>& regions) const {
+    RegionId best = regions.front();
+    double most = -1;
+    for (RegionId r : regions) {
+      double weight = 0;
+      for_each_op(w_, w_.region(r), [&](OpId id) {
+        const Cost c = cost(w_, id);
+        weight += c.flops() + c.bytes();
+      });
+      if (weight > most) {
+        most = weight;
+        best = r;
+      }
+    }
+    return best;
+  }
+  std::vector<FunctionId> callees(const OpView& op) const {
+    std::vector<FunctionId> found;
+    switch (op.code()) {
+      case Opcode::k_call:
+      case Opcode::k_composite:
+      case Opcode::k_async_start:
+      case Opcode::k_while:
+      case Opcode::k_manual_computation:
+        for (Attr key : {Attr::kCondition, Attr::kCallee})
+          if (const FunctionId f = op.callee(key); f.valid()) found.push_back(f);
+        break;
+      case Opcode::k_if:
+      case Opcode::k_case:
+        // Of the branches that are functions, the one with the most work.
+        if (const auto branches = op.integers(Attr::kBranches); !branches.empty()) {
+          FunctionId best;
+          double most = -1;
+          for (int64_t b : branches) {
+            const FunctionId f{static_cast<uint32_t>(b)};
+            const TotalCost t = total_cost(w_, f);
+            if (t.flops() + t.bytes_read + t.bytes_written > most) {
+              most = t.flops() + t.bytes_read + t.bytes_written;
+              best = f;
+            }
+          }
+          found.push_back(best);
+        }
+        break;
+      default:
+        break;
+    }
+    std::erase_if(found, [&](FunctionId f) { return small_.contains(f); });
+    return found;
+  }
+  void order(FunctionId f) {
+    if (!visited_.insert(f.index).second) return;
+    if (w_.function(f).body.valid())
+      walk(w_.function(f).body, 0, [&](FunctionId callee) { order(callee); });
+    order_.push_back(f);
+  }
+  template <class OnCallee>
+  void walk(RegionId region, double count, OnCallee on_callee) {
+    for_each_region(region, count, [&](RegionId r, double times) {
+      for_each_op(w_, w_.region(r), [&](OpId id) {
+        const OpView op = w_.view(id);
+        if (op_class(op.code()) != OpClass::kControl) return;
+        if (op.code() == Opcode::k_while && !op.has(Attr::kTripCount))
+          add_gap(
+              gaps_,
+              "a loop whose trip count is not known is counted once; give it with --trip-count");
+        if (op.code() == Opcode::k_if || op.code() == Opcode::k_case)
+          add_gap(gaps_, "of the branches of a conditional, the costliest is counted");
+        for (FunctionId callee : callees(op)) {
+          if constexpr (std::is_same_v<OnCallee, std::nullptr_t>)
+            counts_[callee.index] += times * multiplier(op);
+          else
+            on_callee(callee);
+        }
+      });
+    });
+  }
+
+  const Workload& w_;
+  const SmallFunctions& small_;
+  std::vector<std::string>& gaps_;
+  std::vector<double> counts_;
+  std::set<uint32_t> visited_;
+  std::vector<FunctionId> order_;  ///< Callees before callers.
+};
+
+void check_static(const Workload& w) {
+  for (const Type& t : w.types()) {
+    if (!t.dynamic) continue;
+    // Types of functions that never run do not matter: look at the values of the entry's calls only
+    // once something dynamic exists at all.
+    for (const Op& op : w.ops())
+      for (uint32_t i = 0; i < op.result_count; ++i)
+        if (w.type(ValueId{op.first_result + i}).dynamic)
+          throw_input(w.name(),
+                      "it has dimensions of unknown size ('?'); give them with --bind '?=SIZE', or "
+                      "export with static "
+                      "shapes");
+    for (const Region& r : w.regions())
+      for (uint32_t i = 0; i < r.argument_count; ++i)
+        if (w.type(ValueId{r.first_argument + i}).dynamic)
+          throw_input(w.name(),
+                      "it has arguments of unknown size ('?'); give them with --bind '?=SIZE', or "
+                      "export with static "
+                      "shapes");
+    return;
+  }
+}
+
+void plan_arguments(const Workload& w, MemoryPlan& memory) {
+  const Function& entry = w.function(w.entry());
+  const Region& body = w.region(entry.body);
+  std::vector<bool> taken(entry.result_types.size());
+  for (uint32_t i = 0; i < body.argument_count; ++i)
+    memory.arguments += static_cast<double>(w.type(ValueId{body.first_argument + i}).bytes);
+  for (TypeId t : entry.result_types) memory.outputs += static_cast<double>(w.type(t).bytes);
+  // A fixed alias first, then donated buffers to the first free output of the same size.
+  for (uint32_t i = 0; i < body.argument_count; ++i) {
+    const ArgumentInfo& info = entry.arguments[i];
+    if (info.aliased_output < 0 || static_cast<size_t>(info.aliased_output) >= taken.size())
+      continue;
+    const auto output = static_cast<size_t>(info.aliased_output);
+    if (taken[output]) continue;
+    taken[output] = true;
+    memory.aliased += static_cast<double>(std::min(w.type(entry.result_types[output]).bytes,
+                                                   w.type(ValueId{body.first_argument + i}).bytes));
+  }
+  for (uint32_t i = 0; i < body.argument_count; ++i) {
+    const ArgumentInfo& info = entry.arguments[i];
+    if (!info.donated || info.aliased_output >= 0) continue;
+    const TypeId type = w.value(ValueId{body.first_argument + i}).type;
+    for (size_t o = 0; o < taken.size(); ++o) {
+      if (taken[o] || entry.result_types[o] != type) continue;
+      taken[o] = true;
+      memory.aliased += static_cast<double>(w.type(type).bytes);
+      break;
+    }
+  }
+}
+
+}  // namespace
+
+Program lower(const Workload& w, const Device& device, const FusionRules& rules) {
+  check_static(w);
+  Program program;
+  for (const std::string& note : w.notes()) add_gap(program.gaps, note);
+  const SmallFunctions small(w, rules.inline_small_calls);
+  const ExecutionCounts counts(w, small, program.gaps);
+
+  bool has_collectives = false;
+  // Temporaries of a function include those of what it calls: callees first.
+  std::vector<double> temporaries(w.functions().size());
+  std::vector<FunctionId> functions = counts.functions();
+  std::reverse(functions.begin(), functions.end());
+  std::vector<std::vector<Launch>> launches;
+  for (FunctionId f : functions) {
+    launches.emplace_back();
+    const Function& function = w.function(f);
+    if (!function.body.valid()) {
+      add_gap(program.gaps,
+              fmt::format("function '@{}' has no body here: calls of it are not counted",
+                          w.string(function.name)));
+      continue;
+    }
+    if (counts.of(f) <= 0 && f != w.entry()) continue;
+    std::map<uint32_t, double> region_temporaries;
+    // Inner regions after the region that holds them: plan them in reverse.
+    std::vector<std::pair<RegionId, double>> regions;
+    counts.for_each_region(function.body, counts.of(f),
+                           [&](RegionId r, double n) { regions.emplace_back(r, n); });
+    std::vector<std::vector<Launch>> by_region(regions.size());
+    for (size_t i = regions.size(); i-- > 0;) {
+      RegionGraph graph(w, device, rules, small, regions[i].first);
+      graph.emit(regions[i].second, by_region[i]);
+      has_collectives |= graph.has_collectives();
+      program.memory.constants += graph.constant_bytes();
+      region_temporaries[regions[i].first.index] =
+          graph.peak_temporaries(temporaries, region_temporaries);
+    }
+    for (auto& l : by_region) std::move(l.begin(), l.end(), std::back_inserter(launches.back()));
+    temporaries[f.index] = region_temporaries[function.body.index];
+  }
+  for (size_t i = launches.size(); i-- > 0;)
+    std::move(launches[i].begin(), launches[i].end(), std::back_inserter(program.launches));
+  program.memory.temporaries = temporaries[w.entry().index];
+  plan_arguments(w, program.memory);
+
+  if (has_collectives)
+    add_gap(program.gaps,
+            "collectives are timed by their local memory traffic only; the network is not modelled "
+            "yet");
+  if (!w.shardings().empty() && !has_collectives)
+    add_gap(program.gaps,
+            "the module carries shardings and is not partitioned: it is predicted as one device "
+            "would run it");
+  size_t unknown = 0;
+  for (const Op& op : w.ops()) unknown += op.code == Opcode::k_unknown ? 1 : 0;
+  if (unknown > 0)
+    add_gap(program.gaps, fmt::format("{} operations of unknown kind are left out", unknown));
+  return program;
+}
+
+}  // namespace orrery

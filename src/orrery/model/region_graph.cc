@@ -1,0 +1,464 @@
+#include "orrery/model/region_graph.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace orrery {
+namespace {
+
+constexpr uint32_t kNone = UINT32_MAX;
+constexpr size_t kMostSmallOperations = 64;
+/// Constants up to this size live in the kernels' code or cache.
+constexpr int64_t kLargeConstantBytes = 4096;
+/// A producer is copied into at most this many kernels; beyond that storing is cheaper.
+constexpr size_t kMostCopies = 8;
+
+bool is_sliced_read(Opcode code) {
+  return code == Opcode::k_slice || code == Opcode::k_dynamic_slice || code == Opcode::k_gather ||
+         code == Opcode::k_dynamic_gather || code == Opcode::k_real_dynamic_slice ||
+         code == Opcode::k_torch_index_select;
+}
+
+/// Adds the work, not the traffic, of `c` to `sum`. Where types differ the one
+/// with more work names the unit.
+void add_work(Cost& sum, const Cost& c) {
+  if (c.matrix_flops > sum.matrix_flops) sum.matrix_type = c.matrix_type;
+  if (c.vector_flops + c.transcendental_flops > 0 &&
+      (sum.vector_type == ElementType::kNone ||
+       bit_width(c.vector_type) > bit_width(sum.vector_type)))
+    sum.vector_type = c.vector_type;
+  sum.matrix_flops += c.matrix_flops;
+  sum.vector_flops += c.vector_flops;
+  sum.transcendental_flops += c.transcendental_flops;
+}
+
+/// What a fusion that the file states reads and writes: of operands that are
+/// only sliced inside, the slices; of results updated in place, the updates.
+Cost fusion_cost(const Workload& w, const OpView& fusion, OpId* heaviest) {
+  Cost sum;
+  const FunctionId f = fusion.callee();
+  if (!f.valid() || !w.function(f).body.valid()) {
+    for (uint32_t i = 0; i < fusion.operand_count(); ++i)
+      sum.bytes_read += static_cast<double>(fusion.operand_type(i).bytes);
+    for (uint32_t i = 0; i < fusion.result_count(); ++i)
+      sum.bytes_written += static_cast<double>(fusion.result_type(i).bytes);
+    return sum;
+  }
+  const Region& body = w.region(w.function(f).body);
+  std::vector<double> read(body.argument_count, 0);
+  std::vector<bool> whole(body.argument_count, false);
+  double most = -1;
+  double saved = 0;
+  for_each_op(w, body, [&](OpId id) {
+    const OpView op = w.view(id);
+    const Cost c = cost(w, id);
+    add_work(sum, c);
+    const double weight = c.matrix_flops > 0                           ? 1e30
+                          : op_class(op.code()) == OpClass::kReduction ? 1e20
+                                                                       : c.flops();
+    if (weight > most && op.code() != Opcode::k_return) {
+      most = weight;
+      *heaviest = id;
+    }
+    for (uint32_t i = 0; i < op.operand_count(); ++i) {
+      const uint32_t argument = op.operand(i).index - body.first_argument;
+      if (op.operand(i).index < body.first_argument || argument >= body.argument_count) continue;
+      if (is_sliced_read(op.code()) && i == 0) {
+        read[argument] += static_cast<double>(op.result_type(0).bytes);
+      } else if (op.code() == Opcode::k_dynamic_update_slice && i == 0) {
+        saved +=
+            std::max(0.0, static_cast<double>(op.result_type(0).bytes - op.operand_type(1).bytes));
+      } else if (op.code() != Opcode::k_return) {
+        whole[argument] = true;
+      }
+    }
+  });
+  for (uint32_t i = 0; i < body.argument_count; ++i) {
+    const auto bytes = static_cast<double>(w.type(ValueId{body.first_argument + i}).bytes);
+    sum.bytes_read += whole[i] ? bytes : std::min(bytes, read[i]);
+  }
+  for (uint32_t i = 0; i < fusion.result_count(); ++i)
+    sum.bytes_written += static_cast<double>(fusion.result_type(i).bytes);
+  sum.bytes_written = std::max(0.0, sum.bytes_written - saved);
+  return sum;
+}
+
+}  // namespace
+
+SmallFunctions::SmallFunctions(const Workload& w, bool enabled)
+    : small_(w.functions().size(), false) {
+  if (!enabled) return;
+  for (uint32_t i = 0; i < w.functions().size(); ++i) {
+    const Function& f = w.functions()[i];
+    if (!f.body.valid() || FunctionId{i} == w.entry()) continue;
+    const Region& body = w.region(f.body);
+    if (body.end_op - body.first_op > kMostSmallOperations) continue;
+    bool small = true;
+    for_each_op(w, body, [&](OpId id) {
+      switch (op_class(w.op(id).code)) {
+        case OpClass::kVector:
+        case OpClass::kTranscendental:
+        case OpClass::kView:
+        case OpClass::kConstant:
+        case OpClass::kGenerate:
+        case OpClass::kMove:
+        case OpClass::kIndexed:
+        case OpClass::kReduction:
+          break;
+        case OpClass::kControl:
+          small &= w.op(id).code == Opcode::k_return;
+          break;
+        default:
+          small = false;
+      }
+    });
+    small_[i] = small;
+  }
+}
+
+RegionGraph::RegionGraph(const Workload& w, const Device& device, const FusionRules& rules,
+                         const SmallFunctions& small, RegionId region)
+    : w_(w), device_(device), rules_(rules), small_(small) {
+  Scope scope;
+  add_region(w.region(region), scope, nullptr, 0);
+  group();
+}
+
+uint32_t RegionGraph::add_value(const Type& type, uint32_t producer) {
+  Value v;
+  v.type = &type;
+  v.producer = producer;
+  values_.push_back(std::move(v));
+  return static_cast<uint32_t>(values_.size() - 1);
+}
+
+uint32_t RegionGraph::local(ValueId value, Scope& scope) {
+  const auto [at, added] = scope.emplace(value.index, 0);
+  if (added) at->second = add_value(w_.type(value), kNone);
+  return at->second;
+}
+
+bool RegionGraph::is_view(const OpView& op) const {
+  if (op.operand_count() == 0) return false;
+  if (op_class(op.code()) == OpClass::kView) return true;
+  if (op.code() == Opcode::k_broadcast_in_dim || op.code() == Opcode::k_broadcast) {
+    return rules_.broadcasts_are_views || op.operand_type(0).elements == op.result_type(0).elements;
+  }
+  if (op.code() == Opcode::k_transpose || op.code() == Opcode::k_convert ||
+      op.code() == Opcode::k_dynamic_reshape)
+    return cost(w_, op.id()).bytes() == 0;
+  return op.code() == Opcode::k_async_done;
+}
+
+RegionGraph::Kind RegionGraph::classify(const OpView& op, bool* cheap) const {
+  *cheap = false;
+  switch (op_class(op.code())) {
+    case OpClass::kVector:
+      *cheap = true;
+      return Kind::kFusible;
+    case OpClass::kTranscendental:
+      return Kind::kFusible;
+    case OpClass::kGenerate:
+      *cheap = op.code() == Opcode::k_iota;
+      return *cheap ? Kind::kFusible : Kind::kHeavy;
+    case OpClass::kMove:
+      // A transposed read inside a loop costs more than it saves: kept apart.
+      *cheap = op.code() != Opcode::k_concatenate && op.code() != Opcode::k_transpose;
+      return op.code() == Opcode::k_copy ? Kind::kHeavy : Kind::kFusible;
+    case OpClass::kIndexed:
+      if (op.code() == Opcode::k_scatter || op.code() == Opcode::k_resize) return Kind::kHeavy;
+      *cheap = is_sliced_read(op.code());
+      return Kind::kFusible;
+    case OpClass::kReduction:
+      return op.code() == Opcode::k_reduce ? Kind::kReduction : Kind::kHeavy;
+    case OpClass::kControl:
+      if (op.code() == Opcode::k_return) return Kind::kReturn;
+      return op.code() == Opcode::k_fusion ? Kind::kHeavy : Kind::kControl;
+    default:
+      return Kind::kHeavy;
+  }
+}
+
+void RegionGraph::add_region(const Region& region, Scope& scope, std::vector<uint32_t>* results,
+                             int depth) {
+  // Which values are used by dots only, found in one pass for all transposes.
+  std::unordered_map<uint32_t, bool> only_dots;
+  if (rules_.transposes_fold_into_dots) {
+    for_each_op(w_, region, [&](OpId id) {
+      const OpView op = w_.view(id);
+      for (uint32_t i = 0; i < op.operand_count(); ++i) {
+        const bool dot = op.code() == Opcode::k_dot_general;
+        const auto [at, added] = only_dots.emplace(op.operand(i).index, dot);
+        if (!added) at->second &= dot;
+      }
+    });
+  }
+  for_each_op(w_, region, [&](OpId id) {
+    const OpView op = w_.view(id);
+    if (op_class(op.code()) == OpClass::kCollective) has_collectives_ = true;
+    if (op_class(op.code()) == OpClass::kUnknown) {
+      for (uint32_t i = 0; i < op.result_count(); ++i)
+        scope[op.result(i).index] = add_value(op.result_type(i), kNone);
+      return;
+    }
+    if (op_class(op.code()) == OpClass::kConstant ||
+        (op_class(op.code()) == OpClass::kView && op.operand_count() == 0)) {
+      for (uint32_t i = 0; i < op.result_count(); ++i) {
+        const uint32_t v = add_value(op.result_type(i), kNone);
+        values_[v].constant = true;
+        if (op.result_type(i).bytes > kLargeConstantBytes && !op.has(Attr::kRealValue) &&
+            op.integers(Attr::kValue).size() != 1)
+          constant_bytes_ += static_cast<double>(op.result_type(i).bytes);
+        scope[op.result(i).index] = v;
+      }
+      return;
+    }
+    const bool folded = op.code() == Opcode::k_transpose && rules_.transposes_fold_into_dots &&
+                        only_dots.count(op.result(0).index) > 0 && only_dots[op.result(0).index];
+    if (is_view(op) || folded) {
+      const uint32_t source = local(op.operand(0), scope);
+      for (uint32_t i = 0; i < op.result_count(); ++i) {
+        const uint32_t seen =
+            op.result_count() == op.operand_count() ? local(op.operand(i), scope) : source;
+        scope[op.result(i).index] = seen;
+      }
+      return;
+    }
+    if (op.code() == Opcode::k_call && small_.contains(op.callee()) && depth < 8) {
+      const Region& body = w_.region(w_.function(op.callee()).body);
+      Scope inner;
+      for (uint32_t i = 0; i < body.argument_count && i < op.operand_count(); ++i)
+        inner[body.first_argument + i] = local(op.operand(i), scope);
+      std::vector<uint32_t> inner_results;
+      add_region(body, inner, &inner_results, depth + 1);
+      for (uint32_t i = 0; i < op.result_count(); ++i)
+        scope[op.result(i).index] =
+            i < inner_results.size() ? inner_results[i] : add_value(op.result_type(i), kNone);
+      return;
+    }
+    Node node;
+    node.op = id;
+    node.kind = classify(op, &node.cheap);
+    const auto index = static_cast<uint32_t>(nodes_.size());
+    for (uint32_t i = 0; i < op.operand_count(); ++i) {
+      const uint32_t v = local(op.operand(i), scope);
+      node.inputs.push_back(v);
+      if (node.kind == Kind::kReturn) {
+        if (results != nullptr)
+          results->push_back(v);
+        else
+          values_[v].returned = true;
+      } else if (values_[v].users.empty() || values_[v].users.back() != index) {
+        values_[v].users.push_back(index);
+      }
+    }
+    if (node.kind == Kind::kReturn) return;
+    for (uint32_t i = 0; i < op.result_count(); ++i) {
+      const uint32_t v = add_value(op.result_type(i), index);
+      node.outputs.push_back(v);
+      scope[op.result(i).index] = v;
+    }
+    nodes_.push_back(std::move(node));
+  });
+}
+
+void RegionGraph::group() {
+  const auto takes_in = [&](const Node& user) {
+    return (user.kind == Kind::kFusible && rules_.elementwise) ||
+           (user.kind == Kind::kReduction && rules_.into_reductions);
+  };
+  for (size_t n = nodes_.size(); n-- > 0;) {
+    Node& node = nodes_[n];
+    if (node.kind == Kind::kControl) continue;
+    std::vector<uint32_t> consumers;
+    bool can_join = node.kind == Kind::kFusible && rules_.elementwise;
+    bool stored = false;  // needed in memory whatever is fused
+    for (uint32_t v : node.outputs) {
+      stored |= values_[v].returned;
+      for (uint32_t u : values_[v].users) {
+        if (!takes_in(nodes_[u])) can_join = false;
+        for (uint32_t g : nodes_[u].groups)
+          if (std::find(consumers.begin(), consumers.end(), g) == consumers.end())
+            consumers.push_back(g);
+      }
+    }
+    // An update in place writes its operand's buffer: it must be the end of a kernel.
+    if (w_.op(node.op).code == Opcode::k_dynamic_update_slice) can_join = false;
+    const bool one = consumers.size() == 1;
+    const bool copies =
+        !stored && node.cheap && rules_.duplicate_cheap && consumers.size() <= kMostCopies;
+    if (can_join && !consumers.empty() && (one || copies)) {
+      node.groups = consumers;
+    } else {
+      node.groups = {static_cast<uint32_t>(groups_.size())};
+      groups_.emplace_back();
+      group_root_.push_back(static_cast<uint32_t>(n));
+    }
+  }
+  for (uint32_t n = 0; n < nodes_.size(); ++n)
+    for (uint32_t g : nodes_[n].groups) groups_[g].push_back(n);
+}
+
+double RegionGraph::bytes_read_by(const Node& node, uint32_t value) const {
+  const OpView op = w_.view(node.op);
+  const auto whole = static_cast<double>(values_[value].type->bytes);
+  if (is_sliced_read(op.code()) && node.inputs[0] == value)
+    return std::min(whole, static_cast<double>(op.result_type(0).bytes));
+  if (op.code() == Opcode::k_dynamic_update_slice && node.inputs[0] == value) return 0;
+  return whole;
+}
+
+Kernel RegionGraph::kernel_of_group(const std::vector<uint32_t>& nodes, uint32_t g, OpId* named,
+                                    uint32_t* fused) const {
+  const Node& root = nodes_[group_root_[g]];
+  const OpView root_op = w_.view(root.op);
+  *named = root.op;
+  *fused = static_cast<uint32_t>(nodes.size());
+  Kernel kernel;
+  if (root_op.code() == Opcode::k_fusion) {
+    OpId heaviest = root.op;
+    const Cost c = fusion_cost(w_, root_op, &heaviest);
+    if (heaviest != root.op) kernel = kernel_of(w_, heaviest);
+    kernel.cost = c;
+    const FunctionId f = root_op.callee();
+    if (f.valid() && w_.function(f).body.valid()) {
+      const Region& body = w_.region(w_.function(f).body);
+      *fused = body.end_op - body.first_op;
+    }
+  } else {
+    kernel = kernel_of(w_, root.op);
+    if (root.kind != Kind::kHeavy) {
+      Cost sum;
+      std::map<uint32_t, double> reads;
+      const auto inside = [&](uint32_t value) {
+        const uint32_t producer = values_[value].producer;
+        if (producer == kNone) return false;
+        const auto& groups = nodes_[producer].groups;
+        return std::find(groups.begin(), groups.end(), g) != groups.end();
+      };
+      for (uint32_t n : nodes) {
+        const Node& node = nodes_[n];
+        add_work(sum, cost(w_, node.op));
+        for (uint32_t v : node.inputs)
+          if (!inside(v)) reads[v] = std::max(reads[v], bytes_read_by(node, v));
+        for (uint32_t v : node.outputs) {
+          bool stored = values_[v].returned;
+          for (uint32_t u : values_[v].users)
+            stored |= std::find(nodes_[u].groups.begin(), nodes_[u].groups.end(), g) ==
+                      nodes_[u].groups.end();
+          if (!stored && !values_[v].users.empty()) continue;
+          const OpView op = w_.view(node.op);
+          sum.bytes_written += static_cast<double>(op.code() == Opcode::k_dynamic_update_slice
+                                                       ? op.operand_type(1).bytes
+                                                       : values_[v].type->bytes);
+        }
+        if (w_.op(node.op).code == Opcode::k_reduce) kernel.family = KernelFamily::kReduction;
+      }
+      for (const auto& [value, bytes] : reads) sum.bytes_read += bytes;
+      kernel.cost = sum;
+      if (nodes.size() > 1 && kernel.family != KernelFamily::kReduction && sum.flops() > 0)
+        kernel.family = KernelFamily::kElementwise;
+    }
+  }
+  if (rules_.single_precision_as_tf32 && kernel.cost.matrix_type == ElementType::kF32 &&
+      root_op.integer(Attr::kPrecision, 0) == 0 && device_.matrix[ElementType::kTF32].value > 0)
+    kernel.cost.matrix_type = ElementType::kTF32;
+  return kernel;
+}
+
+void RegionGraph::emit(double count, std::vector<Launch>& launches) const {
+  if (count <= 0) return;
+  // Groups were made from the end: their kernels run in the opposite order.
+  for (size_t g = groups_.size(); g-- > 0;) {
+    Launch launch;
+    launch.kernel =
+        kernel_of_group(groups_[g], static_cast<uint32_t>(g), &launch.op, &launch.fused);
+    launch.count = count;
+    const Cost& c = launch.kernel.cost;
+    if (c.flops() == 0 && c.bytes() == 0) continue;  // nothing to run: empty tensors, waits
+    launches.push_back(launch);
+  }
+}
+
+double RegionGraph::peak_temporaries(const std::vector<double>& of_functions,
+                                     const std::map<uint32_t, double>& of_regions) const {
+  // When each value is last needed. A value inside a fused group is needed by
+  // none; one read by a group is needed until that group's last operation.
+  std::vector<uint32_t> last(values_.size(), 0);
+  std::vector<bool> stored(values_.size(), false);
+  // Buffers shared by an in-place update and what it updates, by loops and what they carry.
+  std::vector<uint32_t> buffer(values_.size());
+  for (uint32_t v = 0; v < values_.size(); ++v) buffer[v] = v;
+  std::vector<bool> from_outside(values_.size(), false);
+  for (uint32_t v = 0; v < values_.size(); ++v) {
+    const Value& value = values_[v];
+    if (value.producer == kNone) {
+      from_outside[v] = true;
+      continue;
+    }
+    const Node& producer = nodes_[value.producer];
+    const Opcode code = w_.op(producer.op).code;
+    if (code == Opcode::k_dynamic_update_slice && !producer.inputs.empty())
+      buffer[v] = buffer[producer.inputs[0]];
+    if (code == Opcode::k_while && producer.inputs.size() == producer.outputs.size()) {
+      const auto at =
+          std::find(producer.outputs.begin(), producer.outputs.end(), v) - producer.outputs.begin();
+      const uint32_t carried = producer.inputs[static_cast<size_t>(at)];
+      if (!from_outside[buffer[carried]]) buffer[v] = buffer[carried];
+    }
+    stored[v] = value.returned || value.users.empty() || producer.kind == Kind::kControl;
+    for (uint32_t u : value.users) {
+      const auto in_common = [&](uint32_t g) {
+        return std::find(producer.groups.begin(), producer.groups.end(), g) !=
+               producer.groups.end();
+      };
+      if (nodes_[u].kind == Kind::kControl) {
+        stored[v] = true;
+        last[buffer[v]] = std::max(last[buffer[v]], u);
+        continue;
+      }
+      for (uint32_t g : nodes_[u].groups) {
+        if (in_common(g)) continue;
+        stored[v] = true;
+        last[buffer[v]] = std::max(last[buffer[v]], group_root_[g]);
+      }
+    }
+  }
+  std::vector<bool> is_result(values_.size(), false);
+  for (uint32_t v = 0; v < values_.size(); ++v)
+    if (values_[v].returned) is_result[buffer[v]] = true;
+
+  std::vector<std::vector<uint32_t>> frees(nodes_.size());
+  std::vector<bool> allocated(values_.size(), false);
+  double live = 0;
+  double peak = 0;
+  for (uint32_t n = 0; n < nodes_.size(); ++n) {
+    const Node& node = nodes_[n];
+    double here = 0;
+    if (node.kind == Kind::kControl) {
+      const OpView op = w_.view(node.op);
+      for (RegionId r : op.raw_regions())
+        if (const auto found = of_regions.find(r.index); found != of_regions.end())
+          here = std::max(here, found->second);
+      for (Attr key : {Attr::kCondition, Attr::kCallee})
+        if (const FunctionId f = op.callee(key); f.valid())
+          here = std::max(here, of_functions[f.index]);
+      for (int64_t b : op.integers(Attr::kBranches))
+        here = std::max(here, of_functions[static_cast<size_t>(b)]);
+    }
+    for (uint32_t v : node.outputs) {
+      const uint32_t b = buffer[v];
+      if (!stored[v] || allocated[b] || is_result[b] || from_outside[b]) continue;
+      // Allocated where its group runs, freed after its last reader.
+      allocated[b] = true;
+      const auto bytes = static_cast<double>(values_[b].type->bytes);
+      live += bytes;
+      frees[std::max(last[b], n)].push_back(b);
+    }
+    peak = std::max(peak, live + here);
+    for (uint32_t b : frees[n]) live -= static_cast<double>(values_[b].type->bytes);
+  }
+  return peak;
+}
+
+}  // namespace orrery

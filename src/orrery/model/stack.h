@@ -1,0 +1,77 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "orrery/base/registry.h"
+#include "orrery/base/units.h"
+#include "orrery/hardware/device.h"
+#include "orrery/kernel/kernel.h"
+#include "orrery/workload/workload.h"
+
+namespace orrery {
+
+/// What a stack joins into one kernel.
+struct FusionRules {
+  bool elementwise = false;           ///< Producers of elementwise work join their consumers.
+  bool into_reductions = false;       ///< … also when the consumer is a reduction.
+  bool duplicate_cheap = false;       ///< Cheap producers are computed again in each consumer.
+  bool broadcasts_are_views = false;  ///< Consumers index the small tensor instead.
+  bool transposes_fold_into_dots = false;
+  bool inline_small_calls = false;        ///< Small functions fuse with what surrounds them.
+  bool single_precision_as_tf32 = false;  ///< fp32 products run in TF32 where the device has it.
+};
+
+/// What running a launch costs beside its kernel.
+struct LaunchCosts {
+  Seconds gap;       ///< Device time between kernels queued back to back.
+  Seconds dispatch;  ///< Host time to queue one kernel.
+  Seconds call;      ///< Host time of one call of the program and the wait for it.
+};
+
+/// The software that turns operations into launches. Registered in
+/// `Registry<Stack>`, one file each under model/stacks/.
+class Stack {
+ public:
+  virtual ~Stack() = default;
+  virtual FusionRules rules() const = 0;
+  /// From data/stacks/NAME.yaml, where each constant has its source.
+  virtual std::string name() const = 0;
+};
+
+/// Reads the constants of a stack, `data_folder`/stacks/NAME.yaml.
+struct StackConstants {
+  std::string version;
+  LaunchCosts costs;
+};
+StackConstants load_stack_constants(const std::string& data_folder, const std::string& name);
+
+/// A kernel and how often one step runs it.
+struct Launch {
+  Kernel kernel;
+  double count = 1;
+  OpId op;             ///< The operation it is named after.
+  uint32_t fused = 1;  ///< Operations in it.
+};
+
+struct MemoryPlan {
+  double arguments = 0;
+  double outputs = 0;
+  double aliased = 0;      ///< Outputs that reuse the buffer of a donated argument.
+  double constants = 0;    ///< Large constants inside the program.
+  double temporaries = 0;  ///< Most that is live at once of everything else.
+  double peak() const { return arguments + outputs + constants + temporaries - aliased; }
+};
+
+/// A workload as a stack runs it on a device.
+struct Program {
+  std::vector<Launch> launches;
+  MemoryPlan memory;
+  std::vector<std::string> gaps;
+};
+
+/// Lowers every function once; calls and loops multiply counts. A workload with
+/// open dimensions is `kInput`: nothing can be sized.
+Program lower(const Workload& workload, const Device& device, const FusionRules& rules);
+
+}  // namespace orrery

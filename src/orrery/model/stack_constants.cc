@@ -1,0 +1,51 @@
+#include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
+
+#include <filesystem>
+#include <stdexcept>
+
+#include "orrery/base/source.h"
+#include "orrery/model/stack.h"
+
+namespace orrery {
+namespace {
+
+/// { value: 1 us, source: … } at `key`; both must be there.
+Seconds cited_time(const YAML::Node& root, const std::string& key, const std::string& path) {
+  const YAML::Node node = root[key];
+  const auto fail = [&](const YAML::Mark& mark, const std::string& message) {
+    throw Error(ErrorKind::kInput, {path, mark.line + 1, mark.column + 1},
+                fmt::format("'{}': {}", key, message));
+  };
+  if (!node || !node.IsMap() || !node["value"] || !node["source"])
+    fail(node ? node.Mark() : root.Mark(), "expected {value: TIME, source: WHERE FROM}");
+  try {
+    return Seconds(parse_quantity(node["value"].as<std::string>(), Dimension::kTime));
+  } catch (const std::invalid_argument& e) {
+    fail(node["value"].Mark(), e.what());
+  }
+  return {};
+}
+
+}  // namespace
+
+StackConstants load_stack_constants(const std::string& data_folder, const std::string& name) {
+  const std::string path =
+      (std::filesystem::path(data_folder) / "stacks" / (name + ".yaml")).string();
+  const Source source = Source::from_file(path);
+  YAML::Node root;
+  try {
+    root = YAML::Load(std::string(source.text()));
+  } catch (const YAML::Exception& e) {
+    throw Error(ErrorKind::kInput, {path, e.mark.line + 1, e.mark.column + 1}, e.msg);
+  }
+  if (!root.IsMap()) throw_input(path, "expected a map of a stack's constants");
+  StackConstants constants;
+  constants.version = root["version"] ? root["version"].as<std::string>() : "";
+  constants.costs.gap = cited_time(root, "gap", path);
+  constants.costs.dispatch = cited_time(root, "dispatch", path);
+  constants.costs.call = cited_time(root, "call", path);
+  return constants;
+}
+
+}  // namespace orrery

@@ -1,0 +1,147 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "orrery/workload/reader.h"
+#include "orrery/workload/readers/stablehlo/name_table.h"
+#include "orrery/workload/readers/stablehlo/text_cursor.h"
+#include "orrery/workload/workload_builder.h"
+
+namespace orrery::stablehlo {
+
+/// A value of an attribute, as far as anyone downstream wants it. Lists of
+/// integers lie in the parser's scratch until the next value is parsed.
+struct AttributeValue {
+  enum class Kind { kUnit, kInteger, kReal, kString, kIntegers, kSymbol, kText };
+  Kind kind = Kind::kUnit;
+  int64_t integer = 0;  ///< Also of true and false.
+  double real = 0;
+  std::string_view text;  ///< As written; the inside of a string; a symbol's name.
+  std::vector<int64_t>* integers = nullptr;
+  TypeId type;  ///< Where one was written after a colon.
+};
+
+/// A one-pass reader of MLIR text with the stablehlo, chlo, func, sdy (and what
+/// exporters mix in of mhlo and arith) dialects, pretty and generic forms alike.
+/// It knows MLIR's grammar of values, types, attributes and regions, and beyond
+/// that only what a pretty form means, so that new attributes do not break it.
+class Parser {
+ public:
+  Parser(const Source& source, const ReadOptions& options);
+  Workload parse();
+
+ private:
+  // parser.cc: modules, functions, regions, statements.
+  void parse_top_level();
+  void parse_module();
+  void parse_function();
+  void parse_generic_module(const char* start);
+  void parse_generic_function();
+  void parse_argument();
+  void parse_block_header();
+  void parse_region_body();
+  void parse_region();
+  void parse_alias();
+  void parse_mesh();
+  void parse_mesh_body(Mesh* mesh);
+  void parse_location(std::optional<OpId> op);
+  std::string location_name(TextCursor cursor, int depth);
+  void resolve_locations();
+
+  // operation.cc: one statement of a body.
+  void parse_operation();
+  void parse_generic_operation(const char* start);
+  void parse_pretty_operation(const char* start);
+  void parse_return(const char* start);
+  void parse_constant(Opcode code, const char* start);
+  void parse_while();
+  void parse_reduce_operands();
+  void parse_reducer();
+  void parse_manual_computation();
+  void parse_clauses(Opcode code);
+  void parse_clause(Opcode code, std::string_view word);
+  void parse_slice_ranges();
+  void parse_signature();
+  void finish_operation(Opcode code, const char* start);
+  struct OpName {
+    Opcode code = Opcode::k_unknown;
+    bool is_return = false;
+  };
+  OpName operation_name(std::string_view written, const char* where);
+  ValueId parse_operand();
+  void parse_result_names();
+  void define_results(OpId op, const char* start);
+
+  // type.cc
+  TypeId parse_type();
+  TypeId parse_type_uncached();
+  TypeId parse_tensor_type();
+  void parse_type_list(std::vector<TypeId>* types);  ///< (a, b) or a single type.
+
+  // attribute.cc
+  AttributeValue parse_value(bool typed);
+  AttributeValue parse_number();
+  void parse_integer_list(char close, bool* all_integers);
+  AttributeValue parse_dense();
+  void parse_dictionary();
+  void parse_struct(std::string_view kind);
+  void parse_convolution_dimensions();
+  void apply(std::string_view name, const AttributeValue& value);
+  void apply_replica_groups(const AttributeValue& value);
+  void parse_mesh_axes_groups();
+  void apply_constant(std::string_view dense, TypeId type);
+  ShardingId parse_shardy_sharding();
+  ShardingId gspmd_sharding(std::string_view text);
+  bool alias_text(std::string_view name, std::string_view* text);
+
+  /// Guards every recursion of the grammar.
+  class Depth {
+   public:
+    explicit Depth(Parser& parser) : parser_(parser) {
+      if (++parser_.depth_ > 200) parser_.cursor_.fail("nested deeper than 200 levels");
+    }
+    ~Depth() { --parser_.depth_; }
+    Depth(const Depth&) = delete;
+    Depth& operator=(const Depth&) = delete;
+
+   private:
+    Parser& parser_;
+  };
+
+  TextCursor cursor_;
+  const ReadOptions& options_;
+  WorkloadBuilder builder_;
+  NameTable names_;
+  TextMap types_;
+  TextMap operations_;
+  std::vector<OpName> operation_names_;
+  std::unordered_map<std::string_view, std::string_view> attribute_aliases_;
+  std::unordered_map<std::string_view, TypeId> type_aliases_;
+  size_t alias_bytes_ = 0;  ///< Expanded so far; bounds aliases of aliases of aliases.
+  std::vector<std::pair<OpId, std::string_view>> pending_locations_;
+  int depth_ = 0;
+
+  // Scratch of the statement being parsed, kept to spare allocations. The
+  // statements inside a region use the same, so none is read after a region.
+  struct ResultName {
+    std::string_view name;
+    uint32_t count = 1;
+  };
+  std::vector<ResultName> result_names_;
+  uint32_t result_count_ = 0;
+  std::vector<TypeId> signature_results_;
+  bool functional_ = false;
+  std::vector<int64_t> integers_;
+  std::vector<int64_t> second_integers_;
+  std::vector<ValueId> inits_;
+  std::string_view constant_text_;
+  ArgumentInfo* argument_ = nullptr;  ///< Set while an argument's dictionary is parsed.
+  ResultInfo* result_ = nullptr;
+};
+
+}  // namespace orrery::stablehlo

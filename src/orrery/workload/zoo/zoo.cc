@@ -1,0 +1,172 @@
+#include "orrery/workload/zoo/zoo.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "orrery/base/error.h"
+
+namespace orrery {
+namespace {
+
+std::vector<ZooModel>& models() {
+  static std::vector<ZooModel> all;
+  return all;
+}
+
+/// Levenshtein's distance, to suggest what a mistyped name meant.
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t above = row[j];
+      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+Choices::Choices(std::vector<Choice> declared, const std::map<std::string, std::string>& given) {
+  for (const auto& [name, value] : given) {
+    const auto found = std::ranges::find(declared, name, &Choice::name);
+    if (found == declared.end()) {
+      std::vector<std::string> known;
+      for (const Choice& c : declared) known.push_back(c.name);
+      throw_usage(fmt::format("the model has no choice '{}'; there is: {}", name,
+                              known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "))));
+    }
+    if (!found->values.empty() && std::ranges::find(found->values, value) == found->values.end())
+      throw_usage(fmt::format("{}={} is not allowed; give {}={}", name, value, name,
+                              fmt::join(found->values, "|")));
+    found->default_value = value;
+  }
+  for (Choice& c : declared) answers_.emplace_back(std::move(c.name), std::move(c.default_value));
+}
+
+const std::string& Choices::operator[](std::string_view name) const {
+  for (const auto& [key, value] : answers_)
+    if (key == name) return value;
+  throw_internal(fmt::format("the choice '{}' was not declared", name));
+}
+
+std::vector<Choice> training_choices() {
+  return {
+      {"optimizer",
+       "adamw",
+       {"adamw", "sgd", "none"},
+       "in training: AdamW with two fp32 moments, plain SGD without momentum, or none (gradients "
+       "are returned)"},
+      {"master_weights", "no", {"yes", "no"}, "in training: an fp32 copy of narrower weights"}};
+}
+
+Phase read_phase(const BuildOptions& options, bool decodes) {
+  if (options.phase == "forward") return Phase::kForward;
+  if (options.phase == "prefill") return Phase::kPrefill;
+  if (options.phase == "train") return Phase::kTrain;
+  if (options.phase == "decode") {
+    if (decodes) return Phase::kDecode;
+    throw_usage(
+        "this model generates no tokens: there is no phase 'decode'; give forward, prefill or "
+        "train");
+  }
+  throw_usage(fmt::format("unknown phase '{}'; give forward, prefill, {}train", options.phase,
+                          decodes ? "decode or " : "or "));
+}
+
+ElementType read_dtype(const BuildOptions& options, ElementType otherwise) {
+  if (options.dtype.empty()) return otherwise;
+  const auto type = element_type_from_user(options.dtype);
+  if (!type || !is_float(*type) || bit_width(*type) < 16)
+    throw_usage(
+        fmt::format("this model cannot be built with --dtype {}; give fp32, tf32, bf16 or fp16",
+                    options.dtype));
+  return *type;
+}
+
+int64_t read_size(std::string_view what, int64_t given, int64_t otherwise, int64_t most) {
+  if (given == 0) given = otherwise;
+  if (given < 1 || given > most)
+    throw_usage(fmt::format("{} {} is not possible here; allowed are 1 to {}", what, given, most));
+  return given;
+}
+
+int64_t read_number(const Choices& choices, std::string_view name, int64_t most) {
+  const std::string& text = choices[name];
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 1 || value > most)
+    throw_usage(fmt::format("{}={} is not possible here; allowed are 1 to {}", name, text, most));
+  return value;
+}
+
+int64_t read_batch(const BuildOptions& options) {
+  // Beyond any measured batch, and small enough that sizes stay far from overflow.
+  constexpr int64_t kMost = int64_t{1} << 20;
+  if (options.batch < 1 || options.batch > kMost)
+    throw_usage(
+        fmt::format("batch {} is not possible here; allowed are 1 to {}", options.batch, kMost));
+  return options.batch;
+}
+
+NetworkOptions read_network_options(const BuildOptions& options, const Choices& choices,
+                                    ElementType dtype_otherwise) {
+  NetworkOptions network;
+  ElementType dtype = read_dtype(options, dtype_otherwise);
+  if (dtype == ElementType::kTF32) {
+    network.compute = ElementType::kTF32;
+    dtype = ElementType::kF32;
+  }
+  network.weights = network.activations = dtype;
+  network.training = options.phase == "train";
+  network.optimizer = choices.is("optimizer", "adamw") ? OptimizerKind::kAdamW
+                      : choices.is("optimizer", "sgd") ? OptimizerKind::kSgd
+                                                       : OptimizerKind::kNone;
+  network.master_weights = choices.is("master_weights", "yes");
+  return network;
+}
+
+void refuse_sequence(const BuildOptions& options) {
+  if (options.sequence != 0 || options.context != 0)
+    throw_usage(
+        "this model takes images, not tokens: there is no sequence or context length to give");
+}
+
+const std::vector<ZooModel>& zoo_models() { return models(); }
+
+const ZooModel* find_zoo_model(std::string_view name) {
+  for (const ZooModel& model : models())
+    if (model.name == name) return &model;
+  return nullptr;
+}
+
+Workload build_zoo_model(std::string_view name, const BuildOptions& options) {
+  const ZooModel* model = find_zoo_model(name);
+  if (model != nullptr) return model->build(options);
+  std::vector<std::pair<size_t, std::string>> nearest;
+  for (const ZooModel& m : models())
+    nearest.emplace_back(edit_distance(name.substr(0, 64), m.name), m.name);
+  std::ranges::sort(nearest);
+  nearest.resize(std::min<size_t>(nearest.size(), 3));
+  std::vector<std::string> names;
+  for (const auto& [distance, n] : nearest) names.push_back(n);
+  throw_usage(
+      fmt::format("the zoo has no model '{}'; the nearest names are {} (`orrery zoo` lists all)",
+                  name, fmt::join(names, ", ")));
+}
+
+ZooRegistration::ZooRegistration(std::vector<ZooModel> added) {
+  for (ZooModel& model : added) {
+    const auto at = std::ranges::lower_bound(models(), model.name, {}, &ZooModel::name);
+    models().insert(at, std::move(model));
+  }
+}
+
+}  // namespace orrery
