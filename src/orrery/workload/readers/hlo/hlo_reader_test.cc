@@ -574,6 +574,15 @@ TEST(HloReader, ScopeComesFromMetadata) {
   EXPECT_TRUE(w.notes().empty());
 }
 
+TEST(HloReader, LiteralsOfCustomCallsAreSteppedOver) {
+  const Workload w = read_text(module_of(R"(
+  a = f32[] custom-call(), custom_call_target="x", literal=f32[] 0.1
+  b = f32[] custom-call(a), literal=s32[2]{0} {1, 2}, custom_call_target="y"
+  ROOT c = f32[] custom-call(b), custom_call_target="z", literal=( s32[1]{0} {4}, pred[] 1 ))"));
+  EXPECT_EQ(named(w, "b").string(Attr::kTarget), "y");
+  EXPECT_EQ(named(w, "c").operand(0), named(w, "b").result(0));
+}
+
 TEST(HloReader, WhatIsNotKnownIsSaid) {
   const Workload w = read_text(module_of(R"(
   a = f32[] parameter(0)
