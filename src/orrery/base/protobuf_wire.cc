@@ -108,7 +108,8 @@ std::string_view ProtobufReader::bytes() {
   expect(WireType::kBytes, "a string or message");
   const uint64_t size = varint();
   if (size > rest_.size())
-    fail(fmt::format("field {} is {} bytes long, but only {} are left", field_, size, rest_.size()));
+    fail(
+        fmt::format("field {} is {} bytes long, but only {} are left", field_, size, rest_.size()));
   const std::string_view result = rest_.substr(0, size);
   rest_.remove_prefix(size);
   return result;

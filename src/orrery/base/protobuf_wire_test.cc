@@ -60,7 +60,9 @@ TEST(ProtobufWire, ReadsNegativeAndFixedNumbers) {
 TEST(ProtobufWire, RefusesWhatIsMalformedSayingWhere) {
   const auto skip = [](ProtobufReader& r) { r.skip(); };
   EXPECT_EQ(failure("\x08\x96", skip), "t.pb: byte 0: the data ends inside a varint");
-  EXPECT_EQ(failure(std::string("\x08\x01\x12\x05" "abc"), skip),
+  EXPECT_EQ(failure(std::string("\x08\x01\x12\x05"
+                                "abc"),
+                    skip),
             "t.pb: byte 2: field 2 is 5 bytes long, but only 3 are left");
   EXPECT_EQ(failure("\x0b", skip), "t.pb: byte 0: field 1 is a group, which is not supported");
   EXPECT_EQ(failure("\x0f", skip), "t.pb: byte 0: field 1 has the unknown wire type 7");

@@ -56,7 +56,8 @@ void rotary_embedding(NodeContext& c) {
 void linear_attention(NodeContext& c) {
   c.expect_inputs(3);
   if (c.rank(0) != 3 || c.rank(1) != 3 || c.rank(2) != 3) c.fail("[B, T, H·D] inputs are expected");
-  const int64_t heads = c.required_integer("q_num_heads"), states = c.required_integer("kv_num_heads");
+  const int64_t heads = c.required_integer("q_num_heads"),
+                states = c.required_integer("kv_num_heads");
   const Dims q = c.dims(0), k = c.dims(1), v = c.dims(2);
   if (heads <= 0 || states <= 0 || heads % states != 0 || q[2] % heads != 0 || v[2] % states != 0)
     c.fail("the heads do not divide the inputs");
@@ -66,7 +67,8 @@ void linear_attention(NodeContext& c) {
     if (width <= 0 || dims[2] % width != 0) c.fail("the heads do not divide the inputs");
     return c.reshape(c.operand(i), {dims[0], dims[1], dims[2] / width, width});
   };
-  std::vector<ValueId> operands = {unpack(0, key_width), unpack(1, key_width), unpack(2, value_width)};
+  std::vector<ValueId> operands = {unpack(0, key_width), unpack(1, key_width),
+                                   unpack(2, value_width)};
   for (size_t i = 3; i < c.input_count(); ++i)
     if (c.has_input(i)) operands.push_back(c.operand(i));
   const ElementType state = c.has_input(3) ? c.element(3) : c.element(0);
@@ -86,7 +88,8 @@ void linear_attention(NodeContext& c) {
 /// A depthwise convolution that only looks back, its last inputs kept as state.
 void causal_conv_with_state(NodeContext& c) {
   c.expect_inputs(2);
-  if (c.rank(0) != 3 || c.rank(1) < 2) c.fail("[batch, channels, length] and a kernel are expected");
+  if (c.rank(0) != 3 || c.rank(1) < 2)
+    c.fail("[batch, channels, length] and a kernel are expected");
   const Dims x = c.dims(0);
   const int64_t taps = c.dims(1).back();
   if (c.dims(1)[0] != x[1] || c.product(c.dims(1)) != c.multiply(x[1], taps) || taps <= 0)
@@ -102,7 +105,8 @@ void causal_conv_with_state(NodeContext& c) {
   const ValueId kernel = c.reshape(c.operand(1), {x[1], 1, taps});
   ValueId y = convolve(c, input, kernel, window, x[1], element);
   if (c.has_input(2)) y = add_channel_bias(c, y, c.operand(2));
-  if (const auto activation = c.string("activation", "none"); activation == "silu" || activation == "swish")
+  if (const auto activation = c.string("activation", "none");
+      activation == "silu" || activation == "swish")
     y = c.elementwise(Opcode::k_silu, {y});
   c.set(0, y);
   if (!c.has_output(1)) return;
@@ -139,8 +143,9 @@ ValueId split_heads(NodeContext& c, ValueId value, int64_t heads) {
 ValueId attend(NodeContext& c, std::span<const ValueId> operands, const AttentionShape& shape,
                bool merged) {
   const Dims q = c.dims_of(operands[0]), k = c.dims_of(operands[1]), v = c.dims_of(operands[2]);
-  const bool fits = q.size() == 4 && k.size() == 4 && v.size() == 4 && q[0] == k[0] && k[0] == v[0] &&
-                    q[3] == k[3] && k[1] == v[1] && k[2] == v[2] && k[1] > 0 && q[1] % k[1] == 0;
+  const bool fits = q.size() == 4 && k.size() == 4 && v.size() == 4 && q[0] == k[0] &&
+                    k[0] == v[0] && q[3] == k[3] && k[1] == v[1] && k[2] == v[2] && k[1] > 0 &&
+                    q[1] % k[1] == 0;
   if (!fits)
     c.fail(fmt::format("queries [{}], keys [{}] and values [{}] do not fit together",
                        fmt::join(q, "x"), fmt::join(k, "x"), fmt::join(v, "x")));
@@ -171,8 +176,9 @@ ValueId rotate(NodeContext& c, ValueId value, ValueId cosines, ValueId sines, Va
     const auto look_up = [&](ValueId table) {
       Dims found = c.dims_of(positions);
       found.push_back(width);
-      return c.emit(Opcode::k_gather, {table, positions}, element, found,
-                    [&](WorkloadBuilder& b) { b.set_ints(Attr::kSliceSizes, {1, width}); });
+      return c.emit(Opcode::k_gather, {table, positions}, element, found, [&](WorkloadBuilder& b) {
+        b.set_ints(Attr::kSliceSizes, {1, width});
+      });
     };
     cosines = look_up(cosines);
     sines = look_up(sines);

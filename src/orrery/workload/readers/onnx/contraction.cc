@@ -13,7 +13,8 @@ size_t at(int64_t i) { return static_cast<size_t>(i); }
 // Keeps products of two window numbers and a dimension inside 64 bits.
 constexpr int64_t kMaxWindowNumber = int64_t{1} << 30;
 
-Dims window_list(NodeContext& c, std::string_view name, size_t count, int64_t otherwise, int64_t least) {
+Dims window_list(NodeContext& c, std::string_view name, size_t count, int64_t otherwise,
+                 int64_t least) {
   auto given = c.integer_list(name);
   if (!given) return Dims(count, otherwise);
   if (given->size() != count)
@@ -115,6 +116,8 @@ void conv_transpose(NodeContext& c) {
   const std::string_view auto_pad = c.string("auto_pad", "NOTSET");
   const auto wanted = c.integer_list("output_shape");
   if (wanted && wanted->size() != spatial) c.fail("'output_shape' must give the spatial sizes");
+  if (wanted && std::any_of(wanted->begin(), wanted->end(), [](int64_t d) { return d < 0; }))
+    c.fail("a negative size in 'output_shape'");
 
   Window window{size, Dims(spatial, 1), dilations, Dims(spatial), Dims(spatial), {}};
   Dims dims = {x[0], outputs};
@@ -125,9 +128,10 @@ void conv_transpose(NodeContext& c) {
     const bool same = auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER";
     if (wanted || same) {
       const int64_t target = wanted ? (*wanted)[i] : c.multiply(x[i + 2], strides[i]);
-      const int64_t total = std::max<int64_t>(0, full - target);
-      const int64_t half = total / 2;
-      const bool more_at_start = auto_pad != "SAME_UPPER";
+      // A result larger than the whole product is padded at its end.
+      const int64_t total = c.add(full, -target);
+      const int64_t half = std::max<int64_t>(0, total) / 2;
+      const bool more_at_start = total > 0 && auto_pad != "SAME_UPPER";
       pads[i] = more_at_start ? total - half : half;
       pads[i + spatial] = total - pads[i];
     }
@@ -147,10 +151,9 @@ void conv_transpose(NodeContext& c) {
     packed[1] = outputs;
     kernel = c.reshape(kernel, packed);
   }
-  ValueId y = c.emit(Opcode::k_convolution, {input, kernel}, c.element(0), dims,
-                     [&](WorkloadBuilder& b) {
-                       set_convolution(b, spatial, window, strides, groups, true);
-                     });
+  ValueId y = c.emit(
+      Opcode::k_convolution, {input, kernel}, c.element(0), dims,
+      [&](WorkloadBuilder& b) { set_convolution(b, spatial, window, strides, groups, true); });
   if (c.has_input(2)) y = add_channel_bias(c, y, c.operand(2));
   c.set(0, y);
 }
@@ -346,7 +349,8 @@ void einsum(NodeContext& c) {
     const size_t input = terms.size();
     auto labels = parse_labels(c, left.substr(start, i - start), c.rank(input), 0);
     if (labels.size() != c.rank(input))
-      c.fail(fmt::format("the equation does not fit input {} of {} dimensions", input, c.rank(input)));
+      c.fail(
+          fmt::format("the equation does not fit input {} of {} dimensions", input, c.rank(input)));
     for (int label : labels)
       if (label >= kEllipsis) ellipsis_rank = std::max(ellipsis_rank, at(label - kEllipsis) + 1);
     terms.push_back({c.operand(input), std::move(labels)});
@@ -356,7 +360,8 @@ void einsum(NodeContext& c) {
 
   std::vector<int> output;
   if (arrow != std::string::npos) {
-    output = parse_labels(c, std::string_view(equation).substr(arrow + 2), std::nullopt, ellipsis_rank);
+    output =
+        parse_labels(c, std::string_view(equation).substr(arrow + 2), std::nullopt, ellipsis_rank);
   } else {
     // Implicit output: the ellipsis, then labels seen once, in alphabetical order.
     std::map<int, int> seen;
@@ -425,7 +430,8 @@ Window read_window(NodeContext& c, const Dims& spatial, const Dims& size) {
     int64_t low = 0, high = 0;
     if (auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER") {
       const int64_t steps = (spatial[i] + stride - 1) / stride;
-      const int64_t total = std::max<int64_t>(0, c.add(c.multiply(steps - 1, stride), reach) - spatial[i]);
+      const int64_t total =
+          std::max<int64_t>(0, c.add(c.multiply(steps - 1, stride), reach) - spatial[i]);
       low = auto_pad == "SAME_UPPER" ? total / 2 : total - total / 2;
       high = total - low;
     } else if (auto_pad == "NOTSET" || auto_pad.empty()) {

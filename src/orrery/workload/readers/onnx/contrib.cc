@@ -41,9 +41,7 @@ void skip_normalization(NodeContext& c, Opcode code, std::optional<size_t> beta,
   c.set(3, sum);
 }
 
-void skip_layer_normalization(NodeContext& c) {
-  skip_normalization(c, Opcode::k_layer_norm, 3, 4);
-}
+void skip_layer_normalization(NodeContext& c) { skip_normalization(c, Opcode::k_layer_norm, 3, 4); }
 void skip_simplified_layer_normalization(NodeContext& c) {
   skip_normalization(c, Opcode::k_rms_norm, std::nullopt, 3);
 }
@@ -51,7 +49,8 @@ void skip_simplified_layer_normalization(NodeContext& c) {
 void simplified_layer_normalization(NodeContext& c) {
   c.expect_inputs(2);
   const ValueId x = c.operand(0), scale = c.operand(1);
-  c.set(0, normalize(c, Opcode::k_rms_norm, {{x, scale}}, last_axis(c), c.real("epsilon", 1e-5), 1)[0]);
+  c.set(0, normalize(c, Opcode::k_rms_norm, {{x, scale}}, last_axis(c), c.real("epsilon", 1e-5),
+                     1)[0]);
 }
 
 void group_norm(NodeContext& c) {
@@ -99,7 +98,8 @@ void embed_layer_normalization(NodeContext& c) {
   if (c.has_input(4) && c.has_input(1))
     sum = c.elementwise(Opcode::k_add, {sum, look_up(c, c.operand(4), c.operand(1))});
   const ValueId scale = c.operand(5), bias = c.operand(6);
-  c.set(0, normalize(c, Opcode::k_layer_norm, {{sum, scale, bias}}, {2}, c.real("epsilon", 1e-12), 1)[0]);
+  c.set(0, normalize(c, Opcode::k_layer_norm, {{sum, scale, bias}}, {2}, c.real("epsilon", 1e-12),
+                     1)[0]);
   // Tokens an example has, from its mask.
   if (c.has_output(1))
     c.set(1, c.has_input(7) ? c.reduce(Opcode::k_add, c.operand(7), {1}, false)
@@ -112,12 +112,14 @@ void embed_layer_normalization(NodeContext& c) {
 /// Projections and attention in one node.
 void packed_attention(NodeContext& c) {
   c.expect_inputs(2);
-  if (c.rank(0) != 3 || c.rank(1) != 2) c.fail("[batch, sequence, hidden] and a matrix are expected");
+  if (c.rank(0) != 3 || c.rank(1) != 2)
+    c.fail("[batch, sequence, hidden] and a matrix are expected");
   AttentionShape shape;
   shape.heads = shape.key_value_heads = c.required_integer("num_heads");
   shape.causal = c.integer("unidirectional", 0) != 0;
   const int64_t width = c.dims(1)[1];
-  const Dims sizes = c.integer_list("qkv_hidden_sizes").value_or(Dims{width / 3, width / 3, width / 3});
+  const Dims sizes =
+      c.integer_list("qkv_hidden_sizes").value_or(Dims{width / 3, width / 3, width / 3});
   if (sizes.size() != 3 || sizes[0] < 0 || sizes[1] < 0 || sizes[2] < 0 ||
       c.add(c.add(sizes[0], sizes[1]), sizes[2]) != width)
     c.fail("the weights do not divide into queries, keys and values");
@@ -136,12 +138,14 @@ void packed_attention(NodeContext& c) {
   if (c.has_input(4)) {
     // [2, batch, heads, past, width]: keys, then values.
     const Dims past = c.dims(4);
-    if (past.size() != 5 || past[0] != 2) c.fail("a past of [2, batch, heads, past, width] is expected");
+    if (past.size() != 5 || past[0] != 2)
+      c.fail("a past of [2, batch, heads, past, width] is expected");
     const auto half = [&](int64_t which) {
       Dims start(5), limit = past;
       start[0] = which;
       limit[0] = which + 1;
-      return c.reshape(c.slice(c.operand(4), start, limit, Dims(5, 1)), {past.begin() + 1, past.end()});
+      return c.reshape(c.slice(c.operand(4), start, limit, Dims(5, 1)),
+                       {past.begin() + 1, past.end()});
     };
     k = extend_cache(c, half(0), k);
     v = extend_cache(c, half(1), v);
@@ -216,7 +220,8 @@ void group_query_attention(NodeContext& c) {
   shape.key_value_heads = c.required_integer("kv_num_heads");
   shape.causal = true;
   shape.window = std::max<int64_t>(0, c.integer("local_window_size", -1));
-  if (shape.heads <= 0 || shape.key_value_heads <= 0) c.fail("the numbers of heads must be positive");
+  if (shape.heads <= 0 || shape.key_value_heads <= 0)
+    c.fail("the numbers of heads must be positive");
   ValueId q = c.operand(0), k, v;
   const Dims d = c.dims(0);
   if (c.has_input(1)) {
@@ -286,9 +291,12 @@ void matmul_n_bits(NodeContext& c) {
   const int64_t depth = c.required_integer("K"), outputs = c.required_integer("N");
   const int64_t bits = c.integer("bits", 4), block = c.required_integer("block_size");
   ElementType stored = ElementType::kU4;
-  if (bits == 2) stored = ElementType::kU2;
-  else if (bits == 8) stored = ElementType::kU8;
-  else if (bits != 4) c.fail(fmt::format("weights of {} bits", bits));
+  if (bits == 2)
+    stored = ElementType::kU2;
+  else if (bits == 8)
+    stored = ElementType::kU8;
+  else if (bits != 4)
+    c.fail(fmt::format("weights of {} bits", bits));
   if (depth <= 0 || outputs <= 0 || block <= 0 || c.dims(0).back() != depth)
     c.fail("K, N and the input do not fit together");
   const ElementType element = c.element(0);
@@ -300,13 +308,14 @@ void matmul_n_bits(NodeContext& c) {
   Dims dims = c.dims(0);
   dims.back() = outputs;
   const auto last = static_cast<int64_t>(c.rank(0)) - 1;
-  ValueId y = c.emit(Opcode::k_scaled_dot, operands, c.type(element, dims), [&](WorkloadBuilder& b) {
-    b.set_ints(Attr::kLhsBatching, Dims{});
-    b.set_ints(Attr::kRhsBatching, Dims{});
-    b.set_ints(Attr::kLhsContracting, {last});
-    b.set_ints(Attr::kRhsContracting, {1});
-    b.set_int(Attr::kComputeType, static_cast<int64_t>(element));
-  });
+  ValueId y =
+      c.emit(Opcode::k_scaled_dot, operands, c.type(element, dims), [&](WorkloadBuilder& b) {
+        b.set_ints(Attr::kLhsBatching, Dims{});
+        b.set_ints(Attr::kRhsBatching, Dims{});
+        b.set_ints(Attr::kLhsContracting, {last});
+        b.set_ints(Attr::kRhsContracting, {1});
+        b.set_int(Attr::kComputeType, static_cast<int64_t>(element));
+      });
   if (c.has_input(5)) y = c.elementwise(Opcode::k_add, {y, c.operand(5)});
   c.set(0, y);
 }

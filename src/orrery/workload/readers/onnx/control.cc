@@ -42,7 +42,8 @@ void conditional(NodeContext& c) {
   if (then_graph.outputs.size() != else_graph.outputs.size() ||
       c.output_count() > then_graph.outputs.size())
     c.fail("the branches do not have the outputs the node names");
-  if (const auto known = c.known_real(0)) return run_inline(c, *known != 0 ? then_graph : else_graph);
+  if (const auto known = c.known_real(0))
+    return run_inline(c, *known != 0 ? then_graph : else_graph);
 
   WorkloadBuilder& b = c.builder();
   const ValueId predicate = c.operand(0);
@@ -126,7 +127,8 @@ std::vector<ValueId> carried(NodeContext& c, std::span<const Value> next,
 
 void loop(NodeContext& c) {
   const Graph& body = c.graph("body");
-  if (c.input_count() < 2) c.fail("a trip count and a condition are expected, if only by empty names");
+  if (c.input_count() < 2)
+    c.fail("a trip count and a condition are expected, if only by empty names");
   const size_t states = c.input_count() - 2;
   if (body.outputs.size() < states + 1 || c.output_count() > body.outputs.size() - 1)
     c.fail("the body does not have the outputs the node names");
@@ -151,10 +153,10 @@ void loop(NodeContext& c) {
     arguments.back().constant = nullptr;
   }
   bool runs_on = false;
-  const auto probed = c.translator().probe(c, body, arguments, [&](auto& probe, const auto& results,
-                                                                   ValueId condition) {
-    runs_on = stays_true(probe, results[0], condition);
-  });
+  const auto probed = c.translator().probe(
+      c, body, arguments, [&](auto& probe, const auto& results, ValueId condition) {
+        runs_on = stays_true(probe, results[0], condition);
+      });
   std::optional<int64_t> trips;
   if (limit && ((starts_true && runs_on) || *limit == 0)) trips = limit;
   if (!trips) trips = assumed_trip_count(c);
@@ -172,8 +174,8 @@ void loop(NodeContext& c) {
     initial.push_back(c.splat(element.element, c.data_dependent(states + i, open), 0));
   }
 
-  const auto results = emit_loop(
-      c, trips, initial, [&](ValueId iteration, std::span<const ValueId> values) {
+  const auto results =
+      emit_loop(c, trips, initial, [&](ValueId iteration, std::span<const ValueId> values) {
         std::vector<Value> inputs = {tensor_value(c, iteration)};
         for (size_t i = 0; i <= states; ++i) inputs.push_back(tensor_value(c, values[i]));
         Scope scope = inner_scope(c);
@@ -183,8 +185,8 @@ void loop(NodeContext& c) {
         std::vector<ValueId> next =
             carried(c, std::span(outputs).subspan(0, states + 1), values.subspan(0, states + 1));
         for (size_t i = 0; i < scans; ++i)
-          next.push_back(write_slice(c, values[1 + states + i],
-                                     c.operand(outputs[1 + states + i]), iteration));
+          next.push_back(write_slice(c, values[1 + states + i], c.operand(outputs[1 + states + i]),
+                                     iteration));
         return next;
       });
   for (size_t i = 0; i + 1 < results.size(); ++i) c.set(i, results[i + 1]);
@@ -205,7 +207,8 @@ void scan(NodeContext& c) {
   const size_t scans_out = body.outputs.size() - states;
   const Dims in_axes = c.integer_list("scan_input_axes").value_or(Dims(scans_in));
   const Dims out_axes = c.integer_list("scan_output_axes").value_or(Dims(scans_out));
-  if (in_axes.size() != scans_in || out_axes.size() != scans_out) c.fail("one axis a scan is expected");
+  if (in_axes.size() != scans_in || out_axes.size() != scans_out)
+    c.fail("one axis a scan is expected");
 
   std::vector<ValueId> initial, sources;
   std::vector<Value> arguments;
@@ -238,8 +241,8 @@ void scan(NodeContext& c) {
     dims.insert(dims.end(), element.dims.begin(), element.dims.end());
     initial.push_back(c.splat(element.element, dims, 0));
   }
-  const auto results = emit_loop(
-      c, trips, initial, [&](ValueId iteration, std::span<const ValueId> values) {
+  const auto results =
+      emit_loop(c, trips, initial, [&](ValueId iteration, std::span<const ValueId> values) {
         std::vector<Value> inputs;
         for (size_t i = 0; i < states; ++i) inputs.push_back(tensor_value(c, values[i]));
         for (ValueId source : sources)

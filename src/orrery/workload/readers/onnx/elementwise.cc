@@ -11,8 +11,22 @@ namespace {
 // --- folding ----------------------------------------------------------------
 
 enum class Arithmetic {
-  kAdd, kSubtract, kMultiply, kDivide, kModulo, kMaximum, kMinimum, kPower,
-  kEqual, kLess, kLessEqual, kGreater, kGreaterEqual, kAnd, kOr, kXor,
+  kAdd,
+  kSubtract,
+  kMultiply,
+  kDivide,
+  kModulo,
+  kMaximum,
+  kMinimum,
+  kPower,
+  kEqual,
+  kLess,
+  kLessEqual,
+  kGreater,
+  kGreaterEqual,
+  kAnd,
+  kOr,
+  kXor,
 };
 
 constexpr bool gives_bool(Arithmetic a) { return a >= Arithmetic::kEqual; }
@@ -242,8 +256,7 @@ void binary(NodeContext& c) {
 template <Opcode kCode>
 void variadic(NodeContext& c) {
   ValueId total = c.operand(0);
-  for (size_t i = 1; i < c.input_count(); ++i)
-    total = c.elementwise(kCode, {total, c.operand(i)});
+  for (size_t i = 1; i < c.input_count(); ++i) total = c.elementwise(kCode, {total, c.operand(i)});
   c.set(0, total);
 }
 
@@ -252,9 +265,9 @@ void mean(NodeContext& c) {
   for (size_t i = 1; i < c.input_count(); ++i)
     total = c.elementwise(Opcode::k_add, {total, c.operand(i)});
   if (c.input_count() > 1)
-    total = c.elementwise(
-        Opcode::k_multiply,
-        {total, c.number(c.element(0), 1.0 / static_cast<double>(c.input_count()))});
+    total =
+        c.elementwise(Opcode::k_multiply,
+                      {total, c.number(c.element(0), 1.0 / static_cast<double>(c.input_count()))});
   c.set(0, total);
 }
 
@@ -271,8 +284,7 @@ void comparison(NodeContext& c) {
 void bit_shift(NodeContext& c) {
   const std::string_view direction = c.string("direction", "");
   if (direction != "LEFT" && direction != "RIGHT") c.fail("'direction' must be LEFT or RIGHT");
-  const Opcode code =
-      direction == "LEFT" ? Opcode::k_shift_left : Opcode::k_shift_right_logical;
+  const Opcode code = direction == "LEFT" ? Opcode::k_shift_left : Opcode::k_shift_right_logical;
   c.expect_inputs(2);
   c.set(0, c.elementwise(code, {c.operand(0), c.operand(1)}));
 }
@@ -280,8 +292,8 @@ void bit_shift(NodeContext& c) {
 void power(NodeContext& c) {
   c.expect_inputs(2);
   // Runtimes special-case the two exponents that normalisations use.
-  if (const auto exponent = c.known_real(1); exponent && c.product(c.dims(1)) == 1 &&
-                                             c.rank(1) <= c.rank(0)) {
+  if (const auto exponent = c.known_real(1);
+      exponent && c.product(c.dims(1)) == 1 && c.rank(1) <= c.rank(0)) {
     if (*exponent == 2) return unary<Opcode::k_square>(c);
     if (*exponent == 0.5) return unary<Opcode::k_sqrt>(c);
   }
@@ -310,8 +322,9 @@ void cast(NodeContext& c) {
   if (const NodeAttribute* to = c.find("to");
       to != nullptr && to->kind == NodeAttribute::Kind::kString) {
     static constexpr std::array<std::string_view, 17> kNames = {
-        "",       "FLOAT", "UINT8",   "INT8",   "UINT16", "INT16",  "INT32",     "INT64",     "STRING",
-        "BOOL",   "FLOAT16", "DOUBLE", "UINT32", "UINT64", "COMPLEX64", "COMPLEX128", "BFLOAT16"};
+        "",       "FLOAT",  "UINT8",     "INT8",       "UINT16",  "INT16",
+        "INT32",  "INT64",  "STRING",    "BOOL",       "FLOAT16", "DOUBLE",
+        "UINT32", "UINT64", "COMPLEX64", "COMPLEX128", "BFLOAT16"};
     for (size_t i = 1; i < kNames.size(); ++i)
       if (kNames[i] == to->string) return cast_to(c, c.data_type(static_cast<int64_t>(i)));
     c.fail(fmt::format("'{}' is no tensor data type", to->string));
@@ -404,7 +417,8 @@ void celu(NodeContext& c) {
 }
 void selu(NodeContext& c) {
   // Defaults of the specification (Klambauer et al. 2017).
-  exponential_unit(c, c.real("alpha", 1.67326319217681884765625), c.real("gamma", 1.05070102214813232421875), 1);
+  exponential_unit(c, c.real("alpha", 1.67326319217681884765625),
+                   c.real("gamma", 1.05070102214813232421875), 1);
 }
 
 ValueId hard_sigmoid_of(Formula& f, double alpha, double beta) {

@@ -36,19 +36,15 @@ void multinomial(NodeContext& c) {
   const ValueId sums = c.emit(Opcode::k_cumsum, {weights}, element, c.dims(0),
                               [](WorkloadBuilder& b) { b.set_ints(Attr::kDimensions, {1}); });
   const ValueId draws = random(c, element, {c.dims(0)[0], samples, 1});
-  const ValueId below =
-      c.compare("LT", c.reshape(sums, {c.dims(0)[0], 1, c.dims(0)[1]}), draws);
+  const ValueId below = c.compare("LT", c.reshape(sums, {c.dims(0)[0], 1, c.dims(0)[1]}), draws);
   const ElementType result = c.data_type(c.integer("dtype", 6));
   c.set(0, c.reduce(Opcode::k_add, c.convert(below, result), {2}, false));
 }
 
 constexpr OperatorRule kRules[] = {
-    {"Bernoulli", bernoulli},
-    {"Multinomial", multinomial},
-    {"RandomNormal", random_tensor},
-    {"RandomNormalLike", random_like},
-    {"RandomUniform", random_tensor},
-    {"RandomUniformLike", random_like},
+    {"Bernoulli", bernoulli},         {"Multinomial", multinomial},
+    {"RandomNormal", random_tensor},  {"RandomNormalLike", random_like},
+    {"RandomUniform", random_tensor}, {"RandomUniformLike", random_like},
 };
 
 }  // namespace

@@ -44,7 +44,8 @@ SlicePlan slice_plan(NodeContext& c, const Dims& starts, const Dims& ends, const
     if (step == 0 || step == INT64_MIN) c.fail(fmt::format("a step of {}", step));
     const auto wrap = [&](int64_t x) { return x < 0 ? x + size : x; };
     const int64_t low = step > 0 ? 0 : -1, high = step > 0 ? size : size - 1;
-    const int64_t start = std::clamp<int64_t>(wrap(starts[i]), step > 0 ? 0 : 0, high < 0 ? 0 : high);
+    const int64_t start =
+        std::clamp<int64_t>(wrap(starts[i]), step > 0 ? 0 : 0, high < 0 ? 0 : high);
     const int64_t end = std::clamp<int64_t>(wrap(ends[i]), low, size);
     plan.start[a] = start;
     plan.step[a] = step;
@@ -168,12 +169,12 @@ void gather(NodeContext& c) {
   offsets.insert(offsets.end(), after.begin(), after.end());
   const ValueId data = c.operand(0), indices = c.operand(1);
   c.set(0, c.emit(Opcode::k_gather, {data, indices}, c.element(0), dims, [&](WorkloadBuilder& b) {
-          b.set_ints(Attr::kSliceSizes, sizes);
-          b.set_ints(Attr::kOffsetDims, offsets);
-          b.set_ints(Attr::kCollapsedSliceDims, {axis});
-          b.set_ints(Attr::kStartIndexMap, {axis});
-          b.set_int(Attr::kIndexVectorDim, static_cast<int64_t>(c.rank(1)));
-        }));
+    b.set_ints(Attr::kSliceSizes, sizes);
+    b.set_ints(Attr::kOffsetDims, offsets);
+    b.set_ints(Attr::kCollapsedSliceDims, {axis});
+    b.set_ints(Attr::kStartIndexMap, {axis});
+    b.set_int(Attr::kIndexVectorDim, static_cast<int64_t>(c.rank(1)));
+  }));
 }
 
 void gather_elements(NodeContext& c) {
@@ -182,15 +183,15 @@ void gather_elements(NodeContext& c) {
   const int64_t axis = c.axis(c.integer("axis", 0), c.rank(0));
   const Dims others = all_but(c.rank(0), axis);
   const ValueId data = c.operand(0), indices = c.operand(1);
-  c.set(0, c.emit(Opcode::k_gather, {data, indices}, c.element(0), c.dims(1),
-                  [&](WorkloadBuilder& b) {
-                    b.set_ints(Attr::kSliceSizes, Dims(c.rank(0), 1));
-                    b.set_ints(Attr::kCollapsedSliceDims, {axis});
-                    b.set_ints(Attr::kOperandBatchingDims, others);
-                    b.set_ints(Attr::kStartIndicesBatchingDims, others);
-                    b.set_ints(Attr::kStartIndexMap, {axis});
-                    b.set_int(Attr::kIndexVectorDim, static_cast<int64_t>(c.rank(1)));
-                  }));
+  c.set(0,
+        c.emit(Opcode::k_gather, {data, indices}, c.element(0), c.dims(1), [&](WorkloadBuilder& b) {
+          b.set_ints(Attr::kSliceSizes, Dims(c.rank(0), 1));
+          b.set_ints(Attr::kCollapsedSliceDims, {axis});
+          b.set_ints(Attr::kOperandBatchingDims, others);
+          b.set_ints(Attr::kStartIndicesBatchingDims, others);
+          b.set_ints(Attr::kStartIndexMap, {axis});
+          b.set_int(Attr::kIndexVectorDim, static_cast<int64_t>(c.rank(1)));
+        }));
 }
 
 void gather_nd(NodeContext& c) {
@@ -210,14 +211,14 @@ void gather_nd(NodeContext& c) {
   sizes.insert(sizes.end(), window.begin(), window.end());
   const ValueId data = c.operand(0), indices = c.operand(1);
   c.set(0, c.emit(Opcode::k_gather, {data, indices}, c.element(0), dims, [&](WorkloadBuilder& b) {
-          b.set_ints(Attr::kSliceSizes, sizes);
-          b.set_ints(Attr::kOffsetDims, offsets);
-          b.set_ints(Attr::kCollapsedSliceDims, count_from(batch, at(depth)));
-          b.set_ints(Attr::kOperandBatchingDims, count_from(0, at(batch)));
-          b.set_ints(Attr::kStartIndicesBatchingDims, count_from(0, at(batch)));
-          b.set_ints(Attr::kStartIndexMap, count_from(batch, at(depth)));
-          b.set_int(Attr::kIndexVectorDim, static_cast<int64_t>(c.rank(1)) - 1);
-        }));
+    b.set_ints(Attr::kSliceSizes, sizes);
+    b.set_ints(Attr::kOffsetDims, offsets);
+    b.set_ints(Attr::kCollapsedSliceDims, count_from(batch, at(depth)));
+    b.set_ints(Attr::kOperandBatchingDims, count_from(0, at(batch)));
+    b.set_ints(Attr::kStartIndicesBatchingDims, count_from(0, at(batch)));
+    b.set_ints(Attr::kStartIndexMap, count_from(batch, at(depth)));
+    b.set_int(Attr::kIndexVectorDim, static_cast<int64_t>(c.rank(1)) - 1);
+  }));
 }
 
 /// Picks along an axis by a mask, a data-dependent number of times.
@@ -406,7 +407,8 @@ bool fold_non_zero(NodeContext& c) {
   if (!foldable_elements(dims)) return false;
   Constant result = Constant::zeros(ElementType::kS64, dims);
   for (size_t i = 0; i < found.size(); ++i)
-    for (size_t d = 0; d < found[i].size(); ++d) result.integers[d * found.size() + i] = found[i][d];
+    for (size_t d = 0; d < found[i].size(); ++d)
+      result.integers[d * found.size() + i] = found[i][d];
   return c.set_constant(0, std::move(result));
 }
 

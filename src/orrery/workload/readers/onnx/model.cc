@@ -98,7 +98,8 @@ Tensor parse_tensor(const Source& source, Reader message) {
   }
   if (!has_type) message.fail("a tensor without a data type");
   for (int64_t dim : tensor.dims)
-    if (dim < 0) whole.fail(fmt::format("tensor '{}' has the negative dimension {}", tensor.name, dim));
+    if (dim < 0)
+      whole.fail(fmt::format("tensor '{}' has the negative dimension {}", tensor.name, dim));
   tensor.elements(source);
   if (typed) {
     // The message as a whole, to be walked again when its numbers are asked for.
@@ -273,7 +274,8 @@ NodeAttribute parse_attribute(const Source& source, Reader message, int depth) {
         seen = Kind::kTensor;
         break;
       case 6:
-        attribute.graph = std::make_shared<Graph>(parse_graph(source, message.message(), depth + 1));
+        attribute.graph =
+            std::make_shared<Graph>(parse_graph(source, message.message(), depth + 1));
         seen = Kind::kGraph;
         break;
       case 7:
@@ -359,7 +361,8 @@ Node parse_node(const Source& source, Reader message, int depth) {
         message.skip();
     }
   }
-  if (node.op_type.empty()) fail_at_byte(source, node.offset, "a node without an operator (op_type)");
+  if (node.op_type.empty())
+    fail_at_byte(source, node.offset, "a node without an operator (op_type)");
   return node;
 }
 
@@ -460,11 +463,10 @@ FunctionDefinition parse_function(const Source& source, Reader message) {
 std::optional<ElementType> element_type(int64_t data_type) {
   using E = ElementType;
   static constexpr std::array<E, 27> kTypes = {
-      E::kNone,       E::kF32,         E::kU8,     E::kS8,         E::kU16, E::kS16, E::kS32,
-      E::kS64,        E::kString,      E::kBool,   E::kF16,        E::kF64, E::kU32, E::kU64,
-      E::kC64,        E::kC128,        E::kBF16,   E::kF8E4M3FN,   E::kF8E4M3FNUZ,
-      E::kF8E5M2,     E::kF8E5M2FNUZ,  E::kU4,     E::kS4,         E::kF4E2M1FN,
-      E::kF8E8M0FNU,  E::kU2,          E::kS2};
+      E::kNone, E::kF32,    E::kU8,       E::kS8,        E::kU16,        E::kS16,    E::kS32,
+      E::kS64,  E::kString, E::kBool,     E::kF16,       E::kF64,        E::kU32,    E::kU64,
+      E::kC64,  E::kC128,   E::kBF16,     E::kF8E4M3FN,  E::kF8E4M3FNUZ, E::kF8E5M2, E::kF8E5M2FNUZ,
+      E::kU4,   E::kS4,     E::kF4E2M1FN, E::kF8E8M0FNU, E::kU2,         E::kS2};
   if (data_type <= 0 || data_type >= static_cast<int64_t>(kTypes.size())) return std::nullopt;
   return kTypes[static_cast<size_t>(data_type)];
 }

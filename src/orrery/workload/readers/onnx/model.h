@@ -26,9 +26,9 @@ struct Tensor {
   size_t offset = 0;
   ElementType element = ElementType::kNone;
   std::vector<int64_t> dims;
-  std::string_view raw;         ///< raw_data
-  std::string_view typed;       ///< The message itself when it has typed fields (int64_data …).
-  bool sparse = false;          ///< Contents are not kept.
+  std::string_view raw;    ///< raw_data
+  std::string_view typed;  ///< The message itself when it has typed fields (int64_data …).
+  bool sparse = false;     ///< Contents are not kept.
   bool external = false;
   std::string_view location;    ///< Of external data: the file beside the model …
   int64_t external_offset = 0;  ///< … and where in it.
@@ -62,9 +62,21 @@ struct Graph;
 struct NodeAttribute {
   /// AttributeProto.AttributeType's own numbers.
   enum class Kind : uint8_t {
-    kUndefined = 0, kFloat = 1, kInt = 2, kString = 3, kTensor = 4, kGraph = 5,
-    kFloats = 6, kInts = 7, kStrings = 8, kTensors = 9, kGraphs = 10,
-    kSparseTensor = 11, kSparseTensors = 12, kTypeProto = 13, kTypeProtos = 14,
+    kUndefined = 0,
+    kFloat = 1,
+    kInt = 2,
+    kString = 3,
+    kTensor = 4,
+    kGraph = 5,
+    kFloats = 6,
+    kInts = 7,
+    kStrings = 8,
+    kTensors = 9,
+    kGraphs = 10,
+    kSparseTensor = 11,
+    kSparseTensors = 12,
+    kTypeProto = 13,
+    kTypeProtos = 14,
   };
   std::string_view name;
   std::string_view reference;  ///< ref_attr_name: the calling node's attribute stands here.
@@ -87,7 +99,7 @@ struct Node {
   std::string_view op_type;
   std::string_view domain;
   std::string_view overload;
-  std::vector<std::string_view> inputs;   ///< Empty names are inputs left out.
+  std::vector<std::string_view> inputs;  ///< Empty names are inputs left out.
   std::vector<std::string_view> outputs;
   std::vector<NodeAttribute> attributes;
 };
@@ -111,8 +123,8 @@ struct FunctionDefinition {
   std::string_view overload;
   std::vector<std::string_view> inputs;
   std::vector<std::string_view> outputs;
-  std::vector<std::string_view> attributes;   ///< Without a default.
-  std::vector<NodeAttribute> defaults;        ///< With one.
+  std::vector<std::string_view> attributes;  ///< Without a default.
+  std::vector<NodeAttribute> defaults;       ///< With one.
   std::vector<Node> nodes;
   std::vector<ValueInfo> values;
   OpsetImports opsets;

@@ -52,7 +52,8 @@ const Value& NodeContext::tensor(size_t i) const {
 
 void NodeContext::expect_rank(size_t i, size_t least) const {
   if (rank(i) < least)
-    fail(fmt::format("input {} has {} dimensions where at least {} are expected", i, rank(i), least));
+    fail(fmt::format("input {} has {} dimensions where at least {} are expected", i, rank(i),
+                     least));
 }
 
 void NodeContext::expect_inputs(size_t least) const {
@@ -385,7 +386,8 @@ ValueId NodeContext::concatenate(std::span<const ValueId> values, int64_t axis) 
               [&](WorkloadBuilder& b) { b.set_ints(Attr::kDimensions, {axis}); });
 }
 
-ValueId NodeContext::slice(ValueId value, const Dims& start, const Dims& limit, const Dims& stride) {
+ValueId NodeContext::slice(ValueId value, const Dims& start, const Dims& limit,
+                           const Dims& stride) {
   Dims dims;
   for (size_t i = 0; i < start.size(); ++i)
     dims.push_back(limit[i] <= start[i] ? 0 : (limit[i] - start[i] - 1) / stride[i] + 1);
@@ -446,9 +448,10 @@ Dims NodeContext::data_dependent(size_t i, const std::vector<std::optional<int64
       if (const auto found = bindings.find(key); !size && found != bindings.end())
         size = found->second;
     if (!size)
-      fail(fmt::format("dimension {} of its result '{}' depends on data; give its size with "
-                       "--bind {}=VALUE",
-                       d, output, name));
+      fail(
+          fmt::format("dimension {} of its result '{}' depends on data; give its size with "
+                      "--bind {}=VALUE",
+                      d, output, name));
     result.push_back(*size);
   }
   return result;
@@ -472,9 +475,9 @@ const OperatorRule* find_rule(std::string_view domain, std::string_view name) {
   using Table = std::unordered_map<std::string_view, const OperatorRule*>;
   static const Table kStandard = [] {
     Table table;
-    const std::array families = {elementwise_rules(),   shape_rules(),     indexing_rules(),
-                                 contraction_rules(),   window_rules(),    reduction_rules(),
-                                 normalization_rules(), attention_rules(), recurrent_rules(),
+    const std::array families = {elementwise_rules(),   shape_rules(),      indexing_rules(),
+                                 contraction_rules(),   window_rules(),     reduction_rules(),
+                                 normalization_rules(), attention_rules(),  recurrent_rules(),
                                  quantization_rules(),  generation_rules(), signal_rules(),
                                  sequence_rules(),      control_rules()};
     for (const auto family : families)

@@ -91,7 +91,7 @@ void batch_normalization(NodeContext& c) {
   const ValueId x = c.operand(0), scale = c.operand(1), bias = c.operand(2);
   const ValueId mean = c.operand(3), variance = c.operand(4);
   // Until operator set 6 a flag said so, until 13 the number of outputs.
-  const bool training = c.version() >= 14 ? c.integer("training_mode", 0) != 0
+  const bool training = c.version() >= 14  ? c.integer("training_mode", 0) != 0
                         : c.version() >= 7 ? c.output_count() > 1
                                            : c.integer("is_test", 0) == 0 && c.output_count() > 1;
   if (!training) {
@@ -153,19 +153,19 @@ void local_response_normalization(NodeContext& c) {
     dims[1] = value;
     return dims;
   };
-  const ValueId sum = c.emit(Opcode::k_reduce_window, {squares, zero}, element, c.dims(0),
-                             [&](WorkloadBuilder& b) {
-                               b.set_ints(Attr::kWindowSize, spread(size, 1));
-                               b.set_ints(Attr::kWindowStrides, Dims(rank, 1));
-                               b.set_ints(Attr::kBaseDilation, Dims(rank, 1));
-                               b.set_ints(Attr::kWindowDilation, Dims(rank, 1));
-                               b.set_ints(Attr::kPaddingLow, spread((size - 1) / 2, 0));
-                               b.set_ints(Attr::kPaddingHigh, spread(size / 2, 0));
-                               c.reduction_body(Opcode::k_add, element);
-                             });
-  const ValueId scaled = c.elementwise(
-      Opcode::k_multiply,
-      {sum, c.number(element, c.real("alpha", 1e-4) / static_cast<double>(size))});
+  const ValueId sum =
+      c.emit(Opcode::k_reduce_window, {squares, zero}, element, c.dims(0), [&](WorkloadBuilder& b) {
+        b.set_ints(Attr::kWindowSize, spread(size, 1));
+        b.set_ints(Attr::kWindowStrides, Dims(rank, 1));
+        b.set_ints(Attr::kBaseDilation, Dims(rank, 1));
+        b.set_ints(Attr::kWindowDilation, Dims(rank, 1));
+        b.set_ints(Attr::kPaddingLow, spread((size - 1) / 2, 0));
+        b.set_ints(Attr::kPaddingHigh, spread(size / 2, 0));
+        c.reduction_body(Opcode::k_add, element);
+      });
+  const ValueId scaled =
+      c.elementwise(Opcode::k_multiply,
+                    {sum, c.number(element, c.real("alpha", 1e-4) / static_cast<double>(size))});
   const ValueId base = c.elementwise(Opcode::k_add, {scaled, c.number(element, c.real("bias", 1))});
   const ValueId divisor =
       c.elementwise(Opcode::k_power, {base, c.number(element, c.real("beta", 0.75))});
@@ -176,8 +176,9 @@ void local_response_normalization(NodeContext& c) {
 void dropout(NodeContext& c) {
   const ValueId x = c.operand(0);
   const auto mode = c.known_real(2);
-  const bool training = c.version() >= 12 ? (c.has_input(2) && (!mode || *mode != 0))
-                                          : c.version() < 7 && c.integer("is_test", 0) == 0 && c.has_output(1);
+  const bool training = c.version() >= 12
+                            ? (c.has_input(2) && (!mode || *mode != 0))
+                            : c.version() < 7 && c.integer("is_test", 0) == 0 && c.has_output(1);
   const ElementType mask_type = c.version() < 10 ? c.element(0) : ElementType::kBool;
   if (!training) {
     c.set(0, c.emit(Opcode::k_identity, {x}, c.element(0), c.dims(0)));
@@ -189,8 +190,8 @@ void dropout(NodeContext& c) {
   const ValueId low = c.number(element, 0), high = c.number(element, 1);
   const ValueId random = c.emit(Opcode::k_rng, {low, high}, element, c.dims(0));
   const ValueId mask = c.compare("GE", random, c.number(element, ratio));
-  const ValueId scaled = c.elementwise(
-      Opcode::k_multiply, {x, c.number(element, ratio < 1 ? 1 / (1 - ratio) : 0)});
+  const ValueId scaled =
+      c.elementwise(Opcode::k_multiply, {x, c.number(element, ratio < 1 ? 1 / (1 - ratio) : 0)});
   c.set(0, c.emit(Opcode::k_select, {mask, scaled, low}, element, c.dims(0)));
   c.set(1, c.convert(mask, mask_type));
 }

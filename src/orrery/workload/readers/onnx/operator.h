@@ -114,7 +114,7 @@ class NodeContext {
   ValueId convert(ValueId value, ElementType to);
   ValueId number(ElementType element, double value);  ///< A scalar constant.
   ValueId splat(ElementType element, const Dims& dims, double value);
-  ValueId reshape(ValueId value, const Dims& dims);   ///< A view; none when equal.
+  ValueId reshape(ValueId value, const Dims& dims);  ///< A view; none when equal.
   ValueId transpose(ValueId value, const Dims& permutation);
   ValueId iota(ElementType element, const Dims& dims, int64_t dimension);
   /// Reduces with `combine` (k_add, k_maximum, …); dropped dimensions come back

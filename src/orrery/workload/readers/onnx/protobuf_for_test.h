@@ -43,7 +43,14 @@ class Message {
 using Sizes = std::vector<int64_t>;
 
 enum DataType : int {
-  kFloat = 1, kUint8 = 2, kInt8 = 3, kInt32 = 6, kInt64 = 7, kString = 8, kBool = 9, kFloat16 = 10,
+  kFloat = 1,
+  kUint8 = 2,
+  kInt8 = 3,
+  kInt32 = 6,
+  kInt64 = 7,
+  kString = 8,
+  kBool = 9,
+  kFloat16 = 10,
 };
 
 inline Message tensor(std::string_view name, DataType type, const Sizes& dims) {

@@ -11,16 +11,17 @@ namespace {
 struct Recurrence {
   int64_t steps, batch, hidden, directions, gates;
   ElementType element;
-  ValueId input_part;  ///< [steps, directions, batch, gates·hidden]
-  ValueId weights;     ///< R: [directions, gates·hidden, hidden]
-  ValueId state;       ///< [directions, batch, hidden]
+  ValueId input_part;      ///< [steps, directions, batch, gates·hidden]
+  ValueId weights;         ///< R: [directions, gates·hidden, hidden]
+  ValueId state;           ///< [directions, batch, hidden]
   ValueId recurrent_bias;  ///< [directions, 1, gates·hidden], when it must stay apart.
   bool batch_first = false;
 };
 
 Recurrence recurrence(NodeContext& c, int64_t gates, bool bias_apart) {
   c.expect_inputs(3);
-  if (c.rank(0) != 3 || c.rank(1) != 3 || c.rank(2) != 3) c.fail("X, W and R have three dimensions");
+  if (c.rank(0) != 3 || c.rank(1) != 3 || c.rank(2) != 3)
+    c.fail("X, W and R have three dimensions");
   Recurrence r{};
   r.batch_first = c.integer("layout", 0) != 0;
   r.gates = gates;
@@ -46,7 +47,8 @@ Recurrence recurrence(NodeContext& c, int64_t gates, bool bias_apart) {
   if (c.has_input(3)) {
     const ValueId both = c.operand(3);
     const auto half = [&](int64_t which) {
-      const ValueId part = c.slice(both, {0, which * width}, {r.directions, (which + 1) * width}, {1, 1});
+      const ValueId part =
+          c.slice(both, {0, which * width}, {r.directions, (which + 1) * width}, {1, 1});
       return c.reshape(part, {r.directions, 1, width});
     };
     if (c.dims(3) != Dims{r.directions, c.multiply(2, width)}) c.fail("the bias does not fit");
@@ -91,9 +93,9 @@ void note_activations(NodeContext& c) {
     c.note("activations of recurrent networks are counted as the default ones");
 }
 
-void set_outputs(NodeContext& c, const Recurrence& r, std::span<const ValueId> states, ValueId all) {
-  if (c.has_output(0))
-    c.set(0, r.batch_first ? c.transpose(all, {2, 0, 1, 3}) : all);
+void set_outputs(NodeContext& c, const Recurrence& r, std::span<const ValueId> states,
+                 ValueId all) {
+  if (c.has_output(0)) c.set(0, r.batch_first ? c.transpose(all, {2, 0, 1, 3}) : all);
   for (size_t i = 0; i < states.size(); ++i)
     if (c.has_output(i + 1))
       c.set(i + 1, r.batch_first ? c.transpose(states[i], {1, 0, 2}) : states[i]);
@@ -120,7 +122,8 @@ void lstm(NodeContext& c) {
   const ValueId h = initial_state(c, r, 5), cell = initial_state(c, r, 6);
   ValueId peepholes;
   if (c.has_input(7)) {
-    if (c.dims(7) != Dims{r.directions, c.multiply(3, r.hidden)}) c.fail("the peepholes do not fit");
+    if (c.dims(7) != Dims{r.directions, c.multiply(3, r.hidden)})
+      c.fail("the peepholes do not fit");
     peepholes = c.reshape(c.operand(7), {r.directions, 1, 3 * r.hidden});
   }
   run(c, r, {h, cell}, [&](ValueId input, std::span<const ValueId> state) {
@@ -137,8 +140,8 @@ void lstm(NodeContext& c) {
       f = add(c, f, peep(2, state[1]));
     }
     const ValueId candidate = tanh(c, gate(c, r, gates, 3));
-    const ValueId next = add(c, multiply(c, sigmoid(c, f), state[1]),
-                             multiply(c, sigmoid(c, i), candidate));
+    const ValueId next =
+        add(c, multiply(c, sigmoid(c, f), state[1]), multiply(c, sigmoid(c, i), candidate));
     if (peepholes.valid()) o = add(c, o, peep(1, next));
     return std::vector<ValueId>{multiply(c, sigmoid(c, o), tanh(c, next)), next};
   });
@@ -158,7 +161,8 @@ void gru(NodeContext& c) {
       const ValueId both = sigmoid(c, add(c, gate(c, r, input, 0, 2), gate(c, r, recurrent, 0, 2)));
       update = gate(c, r, both, 0);
       reset = gate(c, r, both, 1);
-      candidate = tanh(c, add(c, gate(c, r, input, 2), multiply(c, reset, gate(c, r, recurrent, 2))));
+      candidate =
+          tanh(c, add(c, gate(c, r, input, 2), multiply(c, reset, gate(c, r, recurrent, 2))));
     } else {
       // Two products: the candidate's needs the reset gate.
       const auto part = [&](int64_t first, int64_t count) {

@@ -102,7 +102,7 @@ bool fold_reduce(NodeContext& c) {
     if (input.is_real()) {
       double& total = result.reals[to];
       const double x = input.reals[i];
-      total = kCombine == Opcode::k_add       ? total + x
+      total = kCombine == Opcode::k_add        ? total + x
               : kCombine == Opcode::k_multiply ? total * x
               : kCombine == Opcode::k_maximum  ? std::max(total, x)
                                                : std::min(total, x);
@@ -110,7 +110,7 @@ bool fold_reduce(NodeContext& c) {
       int64_t& total = result.integers[to];
       const int64_t x = input.integers[i];
       const auto ut = static_cast<uint64_t>(total), ux = static_cast<uint64_t>(x);
-      total = kCombine == Opcode::k_add       ? static_cast<int64_t>(ut + ux)
+      total = kCombine == Opcode::k_add        ? static_cast<int64_t>(ut + ux)
               : kCombine == Opcode::k_multiply ? static_cast<int64_t>(ut * ux)
               : kCombine == Opcode::k_maximum  ? std::max(total, x)
                                                : std::min(total, x);
@@ -210,8 +210,9 @@ ValueId likelihood_loss(NodeContext& c, ValueId log_probability) {
   if (how == "sum") return loss;
   if (how != "mean") c.fail(fmt::format("reduction '{}' is not known", how));
   const ValueId count =
-      weights.valid() ? c.reduce(Opcode::k_add, weights, all, false)
-                      : c.number(element, static_cast<double>(std::max<int64_t>(1, c.product(targets))));
+      weights.valid()
+          ? c.reduce(Opcode::k_add, weights, all, false)
+          : c.number(element, static_cast<double>(std::max<int64_t>(1, c.product(targets))));
   return c.elementwise(Opcode::k_divide, {loss, count});
 }
 
@@ -222,8 +223,9 @@ void negative_log_likelihood(NodeContext& c) {
 
 void softmax_cross_entropy(NodeContext& c) {
   c.expect_inputs(2);
-  const ValueId probability = c.emit(Opcode::k_softmax, {c.operand(0)}, c.element(0), c.dims(0),
-                                     [&](WorkloadBuilder& b) { b.set_ints(Attr::kDimensions, {1}); });
+  const ValueId probability =
+      c.emit(Opcode::k_softmax, {c.operand(0)}, c.element(0), c.dims(0),
+             [&](WorkloadBuilder& b) { b.set_ints(Attr::kDimensions, {1}); });
   const ValueId log_probability = c.elementwise(Opcode::k_log, {probability});
   c.set(0, likelihood_loss(c, log_probability));
   c.set(1, log_probability);

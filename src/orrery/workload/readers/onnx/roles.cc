@@ -54,10 +54,10 @@ constexpr uint32_t kPackedAttentionWeights = at({1, 2});
 
 /// What is done to a weight on its way to its use, keeping it one.
 constexpr std::array<std::string_view, 9> kPassThrough = {
-    "Transpose", "Reshape", "Identity", "Cast",  "Squeeze",
-    "Unsqueeze", "Expand",  "Flatten",  "DequantizeLinear"};
+    "Transpose", "Reshape", "Identity",        "Cast", "Squeeze", "Unsqueeze",
+    "Expand",    "Flatten", "DequantizeLinear"};
 /// Where a parameter may join data from either side.
-constexpr std::array<std::string_view, 7> kJoins = {"Add", "Mul", "Sub",   "Div",
+constexpr std::array<std::string_view, 7> kJoins = {"Add", "Mul",   "Sub",   "Div",
                                                     "Sum", "Where", "Concat"};
 
 uint32_t weight_mask(const Node& node) {

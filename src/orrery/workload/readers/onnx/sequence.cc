@@ -101,7 +101,8 @@ void split_to_sequence(NodeContext& c) {
     if (c.rank(1) == 0) {
       if (given[0] <= 0) c.fail("parts of no size");
       if (size / given[0] > kMaxParts) c.fail("a sequence of too many parts");
-      for (int64_t left = size; left > 0; left -= given[0]) parts.push_back(std::min(left, given[0]));
+      for (int64_t left = size; left > 0; left -= given[0])
+        parts.push_back(std::min(left, given[0]));
     } else {
       parts = given;
     }

@@ -79,7 +79,8 @@ void constant(NodeContext& c) {
   }
   const Dims dims = result.dims;
   const ElementType element = result.element;
-  if (!c.set_constant(0, std::move(result))) c.set(0, c.emit(Opcode::k_constant, {}, element, dims));
+  if (!c.set_constant(0, std::move(result)))
+    c.set(0, c.emit(Opcode::k_constant, {}, element, dims));
 }
 
 /// The element type and number ConstantOfShape fills with.
@@ -131,9 +132,8 @@ void range(NodeContext& c) {
         if (result.is_real())
           result.reals[i] = start->reals[0] + static_cast<double>(i) * step;
         else
-          result.integers[i] = static_cast<int64_t>(
-              static_cast<uint64_t>(start->integers[0]) +
-              i * static_cast<uint64_t>(delta->integer(0)));
+          result.integers[i] = static_cast<int64_t>(static_cast<uint64_t>(start->integers[0]) +
+                                                    i * static_cast<uint64_t>(delta->integer(0)));
       }
       if (c.set_constant(0, std::move(result))) return;
     }
@@ -215,7 +215,8 @@ Dims squeeze_target(NodeContext& c) {
   const auto given = axes_given(c);
   Dims target;
   if (!given) {
-    std::copy_if(from.begin(), from.end(), std::back_inserter(target), [](int64_t d) { return d != 1; });
+    std::copy_if(from.begin(), from.end(), std::back_inserter(target),
+                 [](int64_t d) { return d != 1; });
     return target;
   }
   const Dims axes = c.axes(*given, from.size());
@@ -475,12 +476,14 @@ void pad(NodeContext& c) {
   const ValueId x = c.operand(0);
   const std::string_view mode = c.string("mode", "constant");
   if (mode == "constant") {
-    const ValueId value = c.has_input(2) ? c.operand(2) : c.number(c.element(0), c.version() < 11 ? c.real("value", 0) : 0);
+    const ValueId value = c.has_input(2)
+                              ? c.operand(2)
+                              : c.number(c.element(0), c.version() < 11 ? c.real("value", 0) : 0);
     c.set(0, c.emit(Opcode::k_pad, {x, value}, c.element(0), dims, [&](WorkloadBuilder& b) {
-            b.set_ints(Attr::kPaddingLow, low);
-            b.set_ints(Attr::kPaddingHigh, high);
-            b.set_ints(Attr::kPaddingInterior, Dims(rank));
-          }));
+      b.set_ints(Attr::kPaddingLow, low);
+      b.set_ints(Attr::kPaddingHigh, high);
+      b.set_ints(Attr::kPaddingInterior, Dims(rank));
+    }));
     return;
   }
   if (mode != "reflect" && mode != "edge" && mode != "wrap")
@@ -513,7 +516,8 @@ void space_to_depth(NodeContext& c) {
     c.fail("height and width do not divide into blocks");
   const Dims split = {d[0], d[1], d[2] / block, block, d[3] / block, block};
   const ValueId moved = c.transpose(c.reshape(c.operand(0), split), {0, 3, 5, 1, 2, 4});
-  c.set(0, c.reshape(moved, {d[0], c.multiply(d[1], c.multiply(block, block)), d[2] / block, d[3] / block}));
+  c.set(0, c.reshape(moved, {d[0], c.multiply(d[1], c.multiply(block, block)), d[2] / block,
+                             d[3] / block}));
 }
 
 void center_crop_pad(NodeContext& c) {

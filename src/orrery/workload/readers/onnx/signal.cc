@@ -105,7 +105,8 @@ void blackman_window(NodeContext& c) { cosine_window(c, 0.42, 0.5, 0.08); }
 
 /// Triangular filters; small, made once.
 void mel_weight_matrix(NodeContext& c) {
-  const Dims bins = c.integers(0, "the number of mel bins"), length = c.integers(1, "the DFT length");
+  const Dims bins = c.integers(0, "the number of mel bins"),
+             length = c.integers(1, "the DFT length");
   if (bins.size() != 1 || length.size() != 1 || bins[0] < 0 || length[0] < 0)
     c.fail("one number of bins and one length are expected");
   const ElementType element = c.data_type(c.integer("output_datatype", 1));
@@ -116,12 +117,9 @@ void mel_weight_matrix(NodeContext& c) {
 }
 
 constexpr OperatorRule kRules[] = {
-    {"BlackmanWindow", blackman_window},
-    {"DFT", discrete_fourier},
-    {"HammingWindow", hamming_window},
-    {"HannWindow", hann_window},
-    {"MelWeightMatrix", mel_weight_matrix},
-    {"STFT", short_time_fourier},
+    {"BlackmanWindow", blackman_window},    {"DFT", discrete_fourier},
+    {"HammingWindow", hamming_window},      {"HannWindow", hann_window},
+    {"MelWeightMatrix", mel_weight_matrix}, {"STFT", short_time_fourier},
 };
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace {
 
 // Function bodies are inlined at every call: this bounds what nested calls can
 // multiply to. The largest exported graphs have some ten thousand nodes.
-constexpr size_t kMaxTranslatedNodes = 1'000'000;
+constexpr size_t kMaxTranslatedNodes = 250'000;
 constexpr int kMaxScopeDepth = 64;
 // 32 MB of folded numbers; a real model folds a few kB.
 constexpr size_t kMaxFoldedElements = size_t{1} << 22;
@@ -119,8 +119,8 @@ Workload Translator::run() {
   add_parameters(graph);
   for (const FunctionDefinition& function : model_.functions) add_parameters(function.nodes);
   if (unused_initializers_ > 0)
-    builder_.add_note(fmt::format("{} initializers that no node uses were left out",
-                                  unused_initializers_));
+    builder_.add_note(
+        fmt::format("initializers that no node uses, left out: {}", unused_initializers_));
 
   const std::vector<Value> outputs = translate_graph(graph, scope);
   std::vector<ValueId> values;
@@ -130,7 +130,6 @@ Workload Translator::run() {
   end.offset = graph.offset;
   end.name = end.op_type = "outputs";
   NodeContext context(*this, scope, end, 0);
-  check_outputs(outputs);
   for (size_t i = 0; i < outputs.size(); ++i) {
     const auto add = [&](const Value& tensor) {
       values.push_back(context.operand(tensor));
@@ -173,12 +172,13 @@ Dims Translator::input_dims(const ValueInfo& input) const {
     const auto size = bound(dim);
     if (!size) {
       const std::string name(dim.parameter.empty() ? std::string_view("?") : dim.parameter);
-      fail_at_byte(source_, input.offset,
-                   fmt::format("dimension {} of input '{}' is open{}; give its size with "
-                               "--bind {}=VALUE",
-                               i, input.name,
-                               dim.parameter.empty() ? " and unnamed" : fmt::format(" ('{}')", name),
-                               dim.parameter.empty() ? "'?'" : name));
+      fail_at_byte(
+          source_, input.offset,
+          fmt::format("dimension {} of input '{}' is open{}; give its size with "
+                      "--bind {}=VALUE",
+                      i, input.name,
+                      dim.parameter.empty() ? " and unnamed" : fmt::format(" ('{}')", name),
+                      dim.parameter.empty() ? "'?'" : name));
     }
     dims.push_back(*size);
   }
@@ -290,9 +290,9 @@ void Translator::define_initializers(const Graph& graph, Scope& scope) {
     if (auto constant = decode(source_, tensor))
       value.constant = std::make_shared<Constant>(std::move(*constant));
     if (!value.id.valid() && !value.constant)
-      fail_at_byte(source_, tensor.offset,
-                   fmt::format("initializer '{}' in a function's subgraph is not supported",
-                               tensor.name));
+      fail_at_byte(
+          source_, tensor.offset,
+          fmt::format("initializer '{}' in a function's subgraph is not supported", tensor.name));
     define(scope, tensor.name, std::move(value), tensor.offset);
   }
 }
@@ -348,9 +348,10 @@ void Translator::translate_node(const Node& node, Scope& scope) {
   NodeContext context(*this, scope, node, version_of(node.domain, scope));
   for (std::string_view name : node.inputs)
     if (!name.empty() && scope.find(name) == nullptr)
-      context.fail(fmt::format("its input '{}' is not defined before it (nodes must stand in "
-                               "order and form no cycle)",
-                               name));
+      context.fail(
+          fmt::format("its input '{}' is not defined before it (nodes must stand in "
+                      "order and form no cycle)",
+                      name));
 
   const OperatorRule* rule = find_rule(node.domain, node.op_type);
   const auto function = functions_->find(std::tuple(node.domain, node.op_type, node.overload));
@@ -362,16 +363,18 @@ void Translator::translate_node(const Node& node, Scope& scope) {
   if (rule == nullptr) {
     translate_unknown(context);
   } else {
-    const bool known = rule->fold != nullptr && !node.inputs.empty() &&
-                       !node.inputs[0].empty() &&
+    const bool known = rule->fold != nullptr && !node.inputs.empty() && !node.inputs[0].empty() &&
                        std::all_of(node.inputs.begin(), node.inputs.end(), [&](auto name) {
                          return name.empty() || scope.find(name)->constant != nullptr;
                        });
     if (!known || !rule->fold(context)) rule->translate(context);
   }
-  for (std::string_view name : node.outputs)
-    if (!name.empty() && !scope.values.contains(name))
+  for (std::string_view name : node.outputs) {
+    if (name.empty()) continue;
+    if (!scope.values.contains(name))
       context.fail(fmt::format("output '{}' is not one that {} has", name, node.op_type));
+    check_declared(name, scope);
+  }
 }
 
 void Translator::call_function(const Node& node, const FunctionDefinition& function, Scope& scope) {
@@ -379,8 +382,8 @@ void Translator::call_function(const Node& node, const FunctionDefinition& funct
   if (std::find(call_stack_.begin(), call_stack_.end(), &function) != call_stack_.end())
     context.fail(fmt::format("function '{}' calls itself", function.name));
   if (node.inputs.size() > function.inputs.size() || node.outputs.size() > function.outputs.size())
-    context.fail(fmt::format("function '{}' has fewer inputs or outputs than this call",
-                             function.name));
+    context.fail(
+        fmt::format("function '{}' has fewer inputs or outputs than this call", function.name));
   std::map<std::string_view, const NodeAttribute*> attributes;
   for (const NodeAttribute& attribute : function.defaults) attributes[attribute.name] = &attribute;
   for (const NodeAttribute& attribute : node.attributes) {
@@ -396,7 +399,8 @@ void Translator::call_function(const Node& node, const FunctionDefinition& funct
     Value absent;
     absent.kind = Value::Kind::kOptional;
     const bool given = i < node.inputs.size() && !node.inputs[i].empty();
-    define(inner, function.inputs[i], given ? *scope.find(node.inputs[i]) : absent, function.offset);
+    define(inner, function.inputs[i], given ? *scope.find(node.inputs[i]) : absent,
+           function.offset);
   }
   call_stack_.push_back(&function);
   translate_nodes(function.nodes, inner);
@@ -433,27 +437,34 @@ void Translator::translate_unknown(NodeContext& context) {
     if (context.has_input(i) && context.value(i).kind == Value::Kind::kTensor)
       operands.push_back(context.operand(i));
   context.note(fmt::format("operator {} is not known: its cost is not counted", full));
-  const auto results = context.emit_many(Opcode::k_unknown, operands, types,
-                                         [&](WorkloadBuilder& b) { b.set_string(Attr::kTarget, full); });
+  const auto results =
+      context.emit_many(Opcode::k_unknown, operands, types,
+                        [&](WorkloadBuilder& b) { b.set_string(Attr::kTarget, full); });
   size_t next = 0;
   for (size_t i = 0; i < node.outputs.size(); ++i)
     if (context.has_output(i)) context.set(i, results[next++]);
 }
 
-void Translator::check_outputs(const std::vector<Value>& outputs) {
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    const ValueInfo& info = model_.graph.outputs[i];
-    if (info.type.kind != TypeInfo::Kind::kTensor || !info.type.has_shape) continue;
-    if (outputs[i].kind != Value::Kind::kTensor) continue;
-    bool agrees = outputs[i].dims.size() == info.type.dims.size();
-    for (size_t d = 0; agrees && d < outputs[i].dims.size(); ++d) {
-      const auto size = bound(info.type.dims[d]);
-      agrees = !size || *size == outputs[i].dims[d];
-    }
-    if (!agrees)
-      builder_.add_note(fmt::format("output '{}' is declared {} but comes out as [{}]", info.name,
-                                    describe(info.type), fmt::join(outputs[i].dims, "x")));
+void Translator::check_declared(std::string_view name, const Scope& scope) {
+  // Told once a few times; a file that is wrong everywhere is told often enough.
+  constexpr int kMaxTold = 8;
+  const auto declared = scope.declared.find(name);
+  if (declared == scope.declared.end() || contradictions_ == kMaxTold) return;
+  const TypeInfo& type = *declared->second;
+  const Value& value = scope.values.at(name);
+  if (type.kind != TypeInfo::Kind::kTensor || !type.has_shape || value.kind != Value::Kind::kTensor)
+    return;
+  bool agrees = value.dims.size() == type.dims.size() &&
+                (type.element == ElementType::kNone || type.element == value.element);
+  for (size_t d = 0; agrees && d < value.dims.size(); ++d) {
+    const auto size = bound(type.dims[d]);
+    agrees = !size || *size == value.dims[d];
   }
+  if (agrees) return;
+  ++contradictions_;
+  builder_.add_note(fmt::format("'{}' is declared {} {} but comes out as {} [{}]", name,
+                                mlir_name(type.element), describe(type), mlir_name(value.element),
+                                fmt::join(value.dims, "x")));
 }
 
 }  // namespace orrery::onnx

@@ -74,7 +74,8 @@ class Translator {
   void add_parameters(const std::vector<Node>& nodes);
   Dims input_dims(const ValueInfo& input) const;
   bool is_used(std::string_view name) const { return uses_->contains(name); }
-  void check_outputs(const std::vector<Value>& outputs);
+  /// Notes where the file's own shapes contradict the inferred ones.
+  void check_declared(std::string_view name, const Scope& scope);
   int64_t version_of(std::string_view domain, const Scope& scope) const;
 
   const Source& source_;
@@ -88,6 +89,7 @@ class Translator {
   size_t folded_elements_ = 0;
   size_t translated_nodes_ = 0;
   size_t unused_initializers_ = 0;
+  int contradictions_ = 0;
 };
 
 }  // namespace orrery::onnx

@@ -188,8 +188,8 @@ void resample(NodeContext& c, const Dims& dims) {
     return;
   }
   c.set(0, c.emit(Opcode::k_resize, {c.operand(0)}, c.element(0), dims, [&](WorkloadBuilder& b) {
-          b.set_string(Attr::kConfig, c.string("mode", "nearest"));
-        }));
+    b.set_string(Attr::kConfig, c.string("mode", "nearest"));
+  }));
 }
 
 int64_t scaled(NodeContext& c, int64_t size, double scale) {
@@ -217,7 +217,8 @@ void resize(NodeContext& c) {
       for (size_t i = 0; i < axes.size(); ++i) {
         if (dims[at(axes[i])] == 0) c.fail("an empty image has no aspect ratio");
         const double own = static_cast<double>(sizes[i]) / static_cast<double>(dims[at(axes[i])]);
-        scale = i == 0 ? own : (policy == "not_larger" ? std::min(scale, own) : std::max(scale, own));
+        scale =
+            i == 0 ? own : (policy == "not_larger" ? std::min(scale, own) : std::max(scale, own));
       }
       for (size_t i = 0; i < axes.size(); ++i)
         sizes[i] = scaled(c, 1, std::round(scale * static_cast<double>(dims[at(axes[i])])));
@@ -286,7 +287,8 @@ void max_roi_pool(NodeContext& c) {
 void affine_grid(NodeContext& c) {
   c.expect_inputs(2);
   const Dims size = c.integers(1, "the size");
-  if (c.rank(0) != 3 || size.size() < 4) c.fail("[N, 2, 3] or [N, 3, 4] matrices and a size are expected");
+  if (c.rank(0) != 3 || size.size() < 4)
+    c.fail("[N, 2, 3] or [N, 3, 4] matrices and a size are expected");
   const Dims spatial(size.begin() + 2, size.end());
   const auto axes = static_cast<int64_t>(spatial.size());
   if (c.dims(0)[1] != axes || c.dims(0)[2] != axes + 1) c.fail("the matrices do not fit the size");
