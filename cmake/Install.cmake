@@ -26,12 +26,21 @@ foreach(folder IN ITEMS hardware data)
 endforeach()
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
-# Written by the program itself from its help texts, where the build made them.
-install(FILES ${PROJECT_BINARY_DIR}/orrery.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 OPTIONAL)
-install(FILES ${PROJECT_BINARY_DIR}/completions/orrery
-  DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions OPTIONAL)
-install(FILES ${PROJECT_BINARY_DIR}/completions/_orrery
-  DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions OPTIONAL)
+# The manual page and the shells' completions, which the program writes from its help texts.
+set(_manual ${PROJECT_BINARY_DIR}/orrery.1)
+set(_bash ${PROJECT_BINARY_DIR}/completions/orrery)
+set(_zsh ${PROJECT_BINARY_DIR}/completions/_orrery)
+add_custom_command(OUTPUT ${_manual} ${_bash} ${_zsh}
+  COMMAND ${CMAKE_COMMAND} -E make_directory ${PROJECT_BINARY_DIR}/completions
+  COMMAND orrery_program man > ${_manual}
+  COMMAND orrery_program completion bash > ${_bash}
+  COMMAND orrery_program completion zsh > ${_zsh}
+  DEPENDS orrery_program VERBATIM COMMENT "Writing the manual page and completions")
+add_custom_target(orrery_texts ALL DEPENDS ${_manual} ${_bash} ${_zsh})
+# A build of the program alone has none of them, and can be installed all the same.
+install(FILES ${_manual} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 OPTIONAL)
+install(FILES ${_bash} DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions OPTIONAL)
+install(FILES ${_zsh} DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions OPTIONAL)
 
 install(EXPORT orreryTargets NAMESPACE orrery:: DESTINATION ${_package_dir})
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/orreryConfig.cmake.in

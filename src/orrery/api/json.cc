@@ -89,6 +89,39 @@ ReadOptions read_options_of(const Json& json) {
   return read;
 }
 
+OperatingPoint point_of(const Json& json) {
+  const std::string regime = text_of(json, "regime", "burst");
+  if (regime != "burst" && regime != "sustained") bad_field("regime", "burst or sustained");
+  const double megahertz = number_of(json, "sm_mhz", 0);
+  if (megahertz < 0) bad_field("sm_mhz", "a clock in MHz");
+  OperatingPoint point;
+  point.regime =
+      regime == "burst" ? OperatingPoint::Regime::kBurst : OperatingPoint::Regime::kSustained;
+  point.clock = Hertz(megahertz * 1e6);
+  return point;
+}
+
+std::vector<OperatorRow> rows_of(const Json& json) {
+  const auto found = json.find("rows");
+  if (found == json.end() || !found->is_array())
+    bad_field("rows", "a list of {\"op\", \"dtype\", \"params\"}");
+  std::vector<OperatorRow> rows;
+  for (const Json& given : *found) {
+    const std::string key = fmt::format("rows[{}]", rows.size());
+    if (!given.is_object()) bad_field(key, "an object");
+    OperatorRow row;
+    row.op = text_of(given, "op", "");
+    row.dtype = text_of(given, "dtype", "");
+    const auto params = given.find("params");
+    if (params == given.end() || !params->is_object()) bad_field(key + ".params", "an object");
+    row.params = params->dump();
+    row.sm_mhz = number_of(given, "sm_mhz", 0);
+    rows.push_back(std::move(row));
+    rows.back().line = static_cast<int64_t>(rows.size());
+  }
+  return rows;
+}
+
 void refuse_unknown(const Json& json, std::initializer_list<std::string_view> known) {
   for (const auto& [key, value] : json.items()) {
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
@@ -259,13 +292,9 @@ std::string zoo_json() {
 }
 
 std::string to_json(const Error& error) {
-  const char* kind = error.kind() == ErrorKind::kUsage        ? "usage"
-                     : error.kind() == ErrorKind::kInput      ? "input"
-                     : error.kind() == ErrorKind::kInfeasible ? "infeasible"
-                                                              : "internal";
   return write({{"schema", schema("error")},
                 {"error",
-                 {{"kind", kind},
+                 {{"kind", name(error.kind())},
                   {"exit_code", error.exit_code()},
                   {"message", error.message()},
                   {"file", error.where().file},
@@ -289,11 +318,7 @@ std::string Session::call(std::string_view request_json) const {
     request.stack = text_of(json, "stack", request.stack);
     request.kernel_model = text_of(json, "kernel_model", request.kernel_model);
     request.overrides = overrides_of(json);
-    const std::string regime = text_of(json, "regime", "burst");
-    if (regime != "burst" && regime != "sustained") bad_field("regime", "burst or sustained");
-    request.point.regime =
-        regime == "burst" ? OperatingPoint::Regime::kBurst : OperatingPoint::Regime::kSustained;
-    request.point.clock = Hertz(number_of(json, "sm_mhz", 0) * 1e6);
+    request.point = point_of(json);
     request.read = read_options_of(json);
     return to_json(predict(request), request);
   }
@@ -304,6 +329,20 @@ std::string Session::call(std::string_view request_json) const {
     if (workload.empty()) throw_usage("inspect needs 'workload'");
     return to_json(inspect(workload, read_options_of(json)));
   }
+  if (command == "kernel") {
+    refuse_unknown(json,
+                   {"command", "on", "rows", "stack", "kernel_model", "set", "regime", "sm_mhz"});
+    KernelRequest request;
+    request.table = "rows";
+    request.device = text_of(json, "on", "");
+    if (request.device.empty()) throw_usage("kernel needs 'on'");
+    request.stack = text_of(json, "stack", request.stack);
+    request.kernel_model = text_of(json, "kernel_model", request.kernel_model);
+    request.overrides = overrides_of(json);
+    request.point = point_of(json);
+    const std::vector<OperatorRow> rows = rows_of(json);
+    return operators_json(rows, predict_operators(request, rows));
+  }
   if (command == "hardware") {
     refuse_unknown(json, {"command", "name", "set"});
     return hardware_json(catalogue_, text_of(json, "name", ""), overrides_of(json));
@@ -311,7 +350,8 @@ std::string Session::call(std::string_view request_json) const {
   if (command == "models") return models_json(*this);
   if (command == "zoo") return zoo_json();
   throw_usage(fmt::format(
-      "command '{}' is not known; there is: predict, inspect, hardware, models, zoo", command));
+      "command '{}' is not known; there is: predict, kernel, inspect, hardware, models, zoo",
+      command));
 }
 
 }  // namespace orrery

@@ -153,8 +153,8 @@ class Session {
   /// Registered components of a kind: "readers", "kernel models", "stacks".
   std::vector<std::pair<std::string, std::vector<Description>>> models() const;
 
-  /// One request as JSON, with a "command" of predict, inspect, hardware, models
-  /// or zoo and the fields of the requests above; the answer as JSON.
+  /// One request as JSON, with a "command" of predict, kernel, inspect, hardware,
+  /// models or zoo and the fields of the requests above; the answer as JSON.
   std::string call(std::string_view request_json) const;
 
  private:
@@ -173,7 +173,8 @@ std::string hardware_json(const Catalogue& catalogue, const std::string& name,
 std::string models_json(const Session& session);
 std::string zoo_json();
 
-/// A JSON answer for an error: {"error": {"kind", "message", "file", "line", "column"}}.
+/// A JSON answer for an error: {"error": {"kind", "exit_code", "message", "file",
+/// "line", "column"}}.
 std::string to_json(const Error& error);
 
 }  // namespace orrery

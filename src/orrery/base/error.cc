@@ -14,6 +14,20 @@ std::string full_message(const SourceLocation& where, const std::string& message
 
 }  // namespace
 
+std::string_view name(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::kUsage:
+      return "usage";
+    case ErrorKind::kInput:
+      return "input";
+    case ErrorKind::kInfeasible:
+      return "infeasible";
+    case ErrorKind::kInternal:
+      break;
+  }
+  return "internal";
+}
+
 Error::Error(ErrorKind kind, std::string message)
     : Error(kind, SourceLocation{}, std::move(message)) {}
 

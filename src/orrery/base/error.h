@@ -15,6 +15,9 @@ enum class ErrorKind : int {
   kInternal = 70,   ///< Our fault.
 };
 
+/// "usage", "input", "infeasible" or "internal".
+std::string_view name(ErrorKind kind);
+
 /// A place in an input. Lines and columns count from 1; 0 means "not known".
 struct SourceLocation {
   std::string file;

@@ -72,4 +72,12 @@ std::string did_you_mean(const std::vector<std::string>& candidates) {
   return text + "?";
 }
 
+std::string suggestion(std::string_view word, const std::vector<std::string>& candidates) {
+  const std::vector<std::string> near = nearest(word, candidates);
+  if (!near.empty()) return did_you_mean(near);
+  std::string all;
+  for (const std::string& candidate : candidates) all += (all.empty() ? "" : ", ") + candidate;
+  return "; there is: " + (all.empty() ? "none" : all);
+}
+
 }  // namespace orrery

@@ -15,4 +15,8 @@ std::vector<std::string> nearest(std::string_view word, const std::vector<std::s
 /// "; did you mean 'a', 'b' or 'c'?", or "" for none.
 std::string did_you_mean(const std::vector<std::string>& candidates);
 
+/// What follows "unknown thing 'word'": the nearest candidates, or, where none is
+/// near, all of them.
+std::string suggestion(std::string_view word, const std::vector<std::string>& candidates);
+
 }  // namespace orrery

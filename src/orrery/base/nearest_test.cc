@@ -41,5 +41,11 @@ TEST(DidYouMean, JoinsNames) {
   EXPECT_EQ(did_you_mean({"a", "b", "c"}), "; did you mean 'a', 'b' or 'c'?");
 }
 
+TEST(Suggestion, NamesTheNearestOrElseAll) {
+  EXPECT_EQ(suggestion("xal", {"torch-eager", "xla"}), "; did you mean 'xla'?");
+  EXPECT_EQ(suggestion("vllm", {"torch-eager", "xla"}), "; there is: torch-eager, xla");
+  EXPECT_EQ(suggestion("vllm", {}), "; there is: none");
+}
+
 }  // namespace
 }  // namespace orrery

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "orrery/base/error.h"
+#include "orrery/base/nearest.h"
 
 namespace orrery {
 
@@ -52,16 +53,19 @@ class Registry {
 
   const std::vector<Entry>& entries() const { return entries_; }
 
-  /// The entry called `name`; throws `kUsage`, listing what there is, when absent.
+  std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    for (const Entry& entry : entries_) names.push_back(entry.description.name);
+    return names;
+  }
+
+  /// The entry called `name`; throws `kUsage`, suggesting what was meant, when absent.
   /// `what` names the kind of component in that message, e.g. "kernel model".
   const Entry& at(std::string_view name, std::string_view what) const {
     for (const Entry& entry : entries_)
       if (entry.description.name == name) return entry;
-    std::string known;
-    for (const Entry& entry : entries_)
-      known += (known.empty() ? "" : ", ") + entry.description.name;
-    throw_usage("unknown " + std::string(what) + " '" + std::string(name) +
-                "'; there is: " + known);
+    throw_usage("unknown " + std::string(what) + " '" + std::string(name) + "'" +
+                suggestion(name, names()));
   }
 
  private:

@@ -11,9 +11,11 @@ namespace {
 class HardwareCommand final : public Command {
  public:
   void declare(CLI::App& app) override {
-    app.add_option("NAME", device_.device,
+    app.add_option("DEVICE", device_.device,
                    "A device of the catalogue or a YAML file; all devices unless given");
-    app.add_option("--set", device_.sets, "What if: PATH=QUANTITY, e.g. memory.bandwidth=6TB/s")
+    app.add_option("--set", device_.sets,
+                   "What if a figure were another, e.g. memory.bandwidth=6TB/s")
+        ->type_name("PATH=QUANTITY")
         ->expected(1)
         ->take_all();
     declare_json(app);

@@ -59,6 +59,12 @@ struct ModelOptions {
 /// "name=value" split at the first '='; `kUsage` naming `option` otherwise.
 std::pair<std::string, std::string> split_pair(const std::string& text, const std::string& option);
 
+/// What a newcomer should try, in the program's help and its manual page.
+inline constexpr const char* kExamples =
+    "  orrery predict llama3-8b --on h200 --phase prefill --seq 2048\n"
+    "  orrery predict model.mlir --on h100-sxm --set memory.bandwidth=6TB/s\n"
+    "  orrery inspect model.onnx --bind batch=8";
+
 /// All commands' options on `app`, for parsing, for completion and for the manual page.
 std::vector<std::pair<CLI::App*, std::unique_ptr<Command>>> declare_commands(CLI::App& app);
 

@@ -12,7 +12,9 @@ class InspectCommand final : public Command {
  public:
   void declare(CLI::App& app) override {
     workload_.declare(app);
-    app.add_option("--top", most_, "Kinds of operations to list")->capture_default_str();
+    app.add_option("--top", most_, "Kinds of operations to list")
+        ->type_name("N")
+        ->capture_default_str();
     declare_json(app);
     app.footer(
         "Examples:\n  orrery inspect model.mlir\n  orrery inspect mixtral-8x7b --phase decode "

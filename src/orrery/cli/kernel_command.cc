@@ -28,8 +28,10 @@ class KernelCommand final : public Command {
   void declare(CLI::App& app) override {
     device_.declare(app, true);
     app.add_option("--batch", input_, "CSV with the columns op, dtype, params and perhaps sm_mhz")
+        ->type_name("FILE")
         ->required();
-    app.add_option("--out", output_, "CSV to write; standard output unless given");
+    app.add_option("--out", output_, "CSV to write; standard output unless given")
+        ->type_name("FILE");
     model_.declare(app);
     declare_json(app);
     app.footer(operators_help());

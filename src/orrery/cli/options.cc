@@ -25,24 +25,32 @@ void WorkloadOptions::declare(CLI::App& app) {
       ->required();
   app.add_option("--phase", read.build.phase,
                  "Of a model description: forward, prefill, decode or train")
+      ->type_name("PHASE")
       ->capture_default_str();
   app.add_option("--batch", read.build.batch, "Of a model description: sequences or images")
+      ->type_name("N")
       ->capture_default_str();
-  app.add_option("--seq", read.build.sequence, "Of a model description: new tokens a sequence");
+  app.add_option("--seq", read.build.sequence, "Of a model description: new tokens a sequence")
+      ->type_name("N");
   app.add_option("--context", read.build.context,
-                 "Of a model description: tokens in the cache, for decode");
+                 "Of a model description: tokens in the cache, for decode")
+      ->type_name("N");
   app.add_option("--dtype", read.build.dtype,
-                 "Of a model description: bf16, fp16, fp32 … (its own unless given)");
+                 "Of a model description: bf16, fp16, fp32 … (its own unless given)")
+      ->type_name("DTYPE");
   app.add_option("--choose", choices,
-                 "Of a model description: NAME=CHOICE, e.g. logits=all (see 'orrery zoo')")
+                 "Of a model description: a question it leaves open, e.g. logits=all (see 'orrery "
+                 "zoo')")
+      ->type_name("NAME=CHOICE")
       ->expected(1)
       ->take_all();
-  app.add_option("--bind", bindings,
-                 "Size of an open dimension: NAME=SIZE; '?=SIZE' for unnamed ones")
+  app.add_option("--bind", bindings, "Size of an open dimension; '?=SIZE' for those without a name")
+      ->type_name("NAME=SIZE")
       ->expected(1)
       ->take_all();
   app.add_option("--trip-count", read.trip_count,
-                 "Times to run loops whose count cannot be inferred");
+                 "Times to run loops whose count cannot be inferred")
+      ->type_name("N");
 }
 
 ReadOptions WorkloadOptions::resolved() const {
@@ -66,11 +74,14 @@ ReadOptions WorkloadOptions::resolved() const {
 void DeviceOptions::declare(CLI::App& app, bool required) {
   auto* option =
       app.add_option("--on", device,
-                     "The device: a name that 'orrery hardware' lists, or a YAML file of your own");
+                     "The device: a name that 'orrery hardware' lists, or a YAML file of your own")
+          ->type_name("DEVICE");
   if (required) option->required();
   app.add_option(
          "--set", sets,
-         "What if: PATH=QUANTITY, e.g. memory.bandwidth=6TB/s (paths: 'orrery hardware NAME')")
+         "What if a figure were another, e.g. memory.bandwidth=6TB/s ('orrery hardware DEVICE' "
+         "lists the paths)")
+      ->type_name("PATH=QUANTITY")
       ->expected(1)
       ->take_all();
 }
@@ -83,11 +94,14 @@ std::vector<Override> DeviceOptions::overrides() const {
 
 void ModelOptions::declare(CLI::App& app) {
   app.add_option("--kernel-model", kernel_model, "How kernels are timed (see 'orrery models')")
+      ->type_name("MODEL")
       ->capture_default_str();
   app.add_option("--regime", regime, "Clock: burst (cool, full) or sustained (at the power limit)")
+      ->type_name("REGIME")
       ->check(CLI::IsMember({"burst", "sustained"}))
       ->capture_default_str();
   app.add_option("--sm-mhz", sm_mhz, "Clock: fixed to this many MHz")
+      ->type_name("MHZ")
       ->check(CLI::NonNegativeNumber);
 }
 

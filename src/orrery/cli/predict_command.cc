@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 
 #include "orrery/cli/command.h"
 #include "orrery/report/text.h"
@@ -14,9 +15,10 @@ class PredictCommand final : public Command {
     workload_.declare(app);
     device_.declare(app, true);
     app.add_option("--stack", stack_, "The software that runs it (see 'orrery models')")
+        ->type_name("STACK")
         ->capture_default_str();
     model_.declare(app);
-    app.add_option("--top", most_, "Kernels to list")->capture_default_str();
+    app.add_option("--top", most_, "Kernels to list")->type_name("N")->capture_default_str();
     app.add_flag("--must-fit", must_fit_, "Exit with 4 when the device's memory is too small");
     declare_json(app);
     app.footer(
@@ -39,11 +41,12 @@ class PredictCommand final : public Command {
       fmt::print("{}\n", to_json(answer, request));
     else
       fmt::print("{}", prediction_text(answer, request, most_));
-    if (must_fit_ && !answer.memory.fits)
-      throw_infeasible(fmt::format("it needs {} and {} has {}",
-                                   format_bytes(answer.memory.peak_bytes), request.device,
-                                   format_bytes(answer.memory.capacity_bytes)));
-    return 0;
+    if (!must_fit_ || answer.memory.fits) return 0;
+    // The answer stands on standard output already, so this is no error to print there as JSON.
+    fmt::print(stderr, "orrery: it needs {} and {} has {}\n",
+               format_bytes(answer.memory.peak_bytes), request.device,
+               format_bytes(answer.memory.capacity_bytes));
+    return static_cast<int>(ErrorKind::kInfeasible);
   }
 
  private:

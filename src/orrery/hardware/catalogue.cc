@@ -117,11 +117,7 @@ std::string Catalogue::path_of(const std::string& name) const {
   std::string path = (fs::path(folder_) / (name + ".yaml")).string();
   std::error_code code;
   if (!name.empty() && fs::exists(path, code)) return path;
-  const auto known = names();
-  const auto near = nearest(name, known);
-  throw_usage(fmt::format(
-      "unknown device '{}'{}", name,
-      near.empty() ? fmt::format("; there is: {}", fmt::join(known, ", ")) : did_you_mean(near)));
+  throw_usage(fmt::format("unknown device '{}'{}", name, suggestion(name, names())));
 }
 
 DeviceTree Catalogue::load(const Source& source, std::vector<std::string>& chain) const {

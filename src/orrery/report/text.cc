@@ -161,10 +161,18 @@ std::string device_text(const Catalogue& catalogue, const std::string& name,
   const Device device = catalogue.device(name, overrides);
   std::string text = fmt::format("{} ({}, {} {})\n\n", device.title, device.name, device.vendor,
                                  device.architecture);
+  // Citations are long and shared by many figures: numbered here, written out once below.
+  std::vector<std::string> citations;
   Table table({{"figure"}, {"value", Align::kRight}, {"source"}});
-  for (const CitedFigure& f : catalogue.figures(name, overrides))
-    table.add({f.path, f.text, f.source});
-  text += table.text(2);
+  for (const CitedFigure& f : catalogue.figures(name, overrides)) {
+    const auto known = std::find(citations.begin(), citations.end(), f.source);
+    const auto number = known - citations.begin() + 1;
+    if (known == citations.end()) citations.push_back(f.source);
+    table.add({f.path, f.text, fmt::format("[{}]", number)});
+  }
+  text += table.text(2) + "\nSources\n";
+  for (size_t i = 0; i < citations.size(); ++i)
+    text += fmt::format("  [{}] {}\n", i + 1, citations[i]);
   if (!device.notes.empty()) text += fmt::format("\n{}\n", device.notes);
   text += list_text("Not known", device.gaps);
   return text;

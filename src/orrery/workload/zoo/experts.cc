@@ -89,7 +89,7 @@ Tensor Network::grouped_linear(const Tensor& x, std::string_view name, int64_t g
   if (compute != input.element() || compute != matrices.element())
     dot.integers.emplace_back(Attr::kComputeType, static_cast<int64_t>(compute));
   if (active_groups > 0) dot.integers.emplace_back(Attr::kActiveGroups, active_groups);
-  const Tensor product = emit(dot)[0];
+  Tensor product = emit(dot)[0];
   if (!options.bias) return product;
   const Tensor bias = parameter(fmt::format("{}.bias", name), {groups, out});
   return add(product, convert(embedding(bias, routing.sorted_experts), x.element()));

@@ -76,6 +76,8 @@ struct WeightFormat {
   bool zero_points = false;                ///< A zero point (of `storage` type) beside each scale.
   bool dynamic_activation_scales =
       false;  ///< Activations' scales are found at run time, one a row.
+
+  bool operator==(const WeightFormat&) const = default;
 };
 
 enum class OptimizerKind : uint8_t { kNone, kSgd, kAdamW };
@@ -178,7 +180,7 @@ struct LinearAttention {
 /// an internal error that names it.
 ///
 /// Shapes that do not match are programmer errors (`kInternal`); sizes too large
-/// to be meant (a tensor over 2^48 elements, over a million arguments) are `kUsage`.
+/// to be meant (a tensor over 2^48 elements, over 250,000 arguments) are `kUsage`.
 class Network {
  public:
   /// `format` as in `Workload::format`: "zoo", "huggingface".
@@ -378,7 +380,7 @@ class Network {
   /// Mean squared error, in fp32.
   void minimise_mean_squared_error(const Tensor& prediction, const Tensor& target);
 
-  /// Bytes and count of what `parameter` made, over all layers.
+  /// How many weights `parameter` made, over all layers; scales are not counted.
   int64_t parameter_count() const;
 
   Workload finish();

@@ -9,9 +9,9 @@
 namespace orrery {
 namespace {
 
-// Main's arguments are one a weight a layer; a million is a hundred times the
+// Main's arguments are one a weight a layer; this is some ten times the
 // largest model known, and bounds what a description's layer count can ask for.
-constexpr size_t kMostArguments = 1'000'000;
+constexpr size_t kMostArguments = 250'000;
 
 Role role(Tape::ArgumentKind kind) {
   switch (kind) {

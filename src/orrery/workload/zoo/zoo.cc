@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "orrery/base/error.h"
+#include "orrery/base/nearest.h"
 
 namespace orrery {
 namespace {
@@ -16,22 +17,6 @@ std::vector<ZooModel>& models() {
   return all;
 }
 
-/// Levenshtein's distance, to suggest what a mistyped name meant.
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
-}
-
 }  // namespace
 
 Choices::Choices(std::vector<Choice> declared, const std::map<std::string, std::string>& given) {
@@ -39,9 +24,9 @@ Choices::Choices(std::vector<Choice> declared, const std::map<std::string, std::
     const auto found = std::ranges::find(declared, name, &Choice::name);
     if (found == declared.end()) {
       std::vector<std::string> known;
+      known.reserve(declared.size());
       for (const Choice& c : declared) known.push_back(c.name);
-      throw_usage(fmt::format("the model has no choice '{}'; there is: {}", name,
-                              known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "))));
+      throw_usage(fmt::format("the model has no choice '{}'{}", name, suggestion(name, known)));
     }
     if (!found->values.empty() && std::ranges::find(found->values, value) == found->values.end())
       throw_usage(fmt::format("{}={} is not allowed; give {}={}", name, value, name,
@@ -133,6 +118,15 @@ NetworkOptions read_network_options(const BuildOptions& options, const Choices& 
   return network;
 }
 
+void require_sizes(std::string_view model,
+                   std::initializer_list<std::pair<std::string_view, int64_t>> sizes) {
+  constexpr int64_t kMost = int64_t{1} << 24;
+  for (const auto& [what, size] : sizes)
+    if (size < 1 || size > kMost)
+      throw_usage(fmt::format("'{}': {} {} is not possible; allowed are 1 to {}", model, what, size,
+                              kMost));
+}
+
 void refuse_sequence(const BuildOptions& options) {
   if (options.sequence != 0 || options.context != 0)
     throw_usage(
@@ -150,16 +144,11 @@ const ZooModel* find_zoo_model(std::string_view name) {
 Workload build_zoo_model(std::string_view name, const BuildOptions& options) {
   const ZooModel* model = find_zoo_model(name);
   if (model != nullptr) return model->build(options);
-  std::vector<std::pair<size_t, std::string>> nearest;
-  for (const ZooModel& m : models())
-    nearest.emplace_back(edit_distance(name.substr(0, 64), m.name), m.name);
-  std::ranges::sort(nearest);
-  nearest.resize(std::min<size_t>(nearest.size(), 3));
   std::vector<std::string> names;
-  for (const auto& [distance, n] : nearest) names.push_back(n);
-  throw_usage(
-      fmt::format("the zoo has no model '{}'; the nearest names are {} (`orrery zoo` lists all)",
-                  name, fmt::join(names, ", ")));
+  names.reserve(models().size());
+  for (const ZooModel& m : models()) names.push_back(m.name);
+  throw_usage(fmt::format("neither a file nor a model of the zoo: '{}'{} ('orrery zoo' lists all)",
+                          name, did_you_mean(nearest(name, names))));
 }
 
 ZooRegistration::ZooRegistration(std::vector<ZooModel> added) {

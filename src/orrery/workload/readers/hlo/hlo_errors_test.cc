@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <random>
 
 #include "orrery/base/shared_data_for_test.h"
@@ -130,6 +131,17 @@ TEST(HloErrors, TheShortFormOfGroupsCannotFillMemory) {
   }
   EXPECT_EQ(error_of(module_of(lines)),
             "test.hlo:9:42: the module's replica groups list more than 4194304 ranks");
+}
+
+TEST(HloErrors, SeedsOfTheFuzzerAreRead) {
+  int files = 0;
+  for (const auto& seed : std::filesystem::directory_iterator(
+           std::filesystem::path(ORRERY_SOURCE_DIR) / "fuzz" / "corpus" / "hlo")) {
+    const Workload w = read_module(Source::from_file(seed.path().string()), {});
+    EXPECT_EQ(count(w, Opcode::k_unknown), 0) << seed.path();
+    ++files;
+  }
+  EXPECT_GT(files, 0);
 }
 
 TEST(HloErrors, CutAndFlippedFilesNeverCrash) {

@@ -162,8 +162,7 @@ ReplicaGroups read_mesh_axes(Cursor& cursor) {
       cuts.push_back(part.before * part.size);
     }
     std::ranges::sort(cuts);
-    const auto repeated = std::ranges::unique(cuts);
-    cuts.erase(repeated.begin(), repeated.end());
+    cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
     for (size_t i = 0; i + 1 < cuts.size(); ++i) {
       if (cuts[i + 1] % cuts[i] != 0) cursor.fail("these parts of an axis do not fit together");
       for (size_t p = 0; p < parts.size(); ++p) {

@@ -122,9 +122,19 @@ void ModuleSyntax::attributes(std::vector<AttributeText>& into) {
     if (into.size() - first == kMaxAttributes)
       cursor_.source().fail(offset, "more than 64 attributes");
     cursor_.expect('=', "after the attribute's name");
-    attribute.value = cursor_.value();
+    attribute.value = attribute.key == "literal" ? literal() : cursor_.value();
     into.push_back(attribute);
   }
+}
+
+std::string_view ModuleSyntax::literal() {
+  // `f32[] 0.1`, `s32[2]{0} {1, 2}` or several in parentheses.
+  cursor_.at_end();  // Moves to the value.
+  const size_t offset = cursor_.offset();
+  if (cursor_.next_is('(')) return cursor_.bracketed();
+  shapes_->read(cursor_);
+  cursor_.value();
+  return cursor_.since(offset);
 }
 
 }  // namespace orrery::hlo

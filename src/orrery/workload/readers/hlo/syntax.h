@@ -56,6 +56,8 @@ class ModuleSyntax {
   void instruction(ComputationText& computation, bool& has_root);
   /// `, key=value` as often as it comes.
   void attributes(std::vector<AttributeText>& into);
+  /// The value of `literal`, the one form whose parts only a blank holds together.
+  std::string_view literal();
 
   Cursor cursor_;
   ShapeReader* shapes_;

@@ -1,0 +1,175 @@
+"""How long a machine-learning workload takes on hardware you may not own.
+
+    >>> import orrery
+    >>> answer = orrery.predict("llama3-8b", on="h200", phase="decode", batch=8, context=4096)
+    >>> answer["latency_s"], answer["memory"]["fits"]
+
+A workload is a file (StableHLO, HLO text, ONNX, a Hugging Face ``config.json``) or a name
+that ``orrery.zoo()`` lists; a device is a name that ``orrery.hardware()`` lists or a YAML
+file of your own. Every function returns the dictionary that the command of the same name
+prints with ``--json``; docs/json.md tells what each field means and its unit. What goes
+wrong raises ``orrery.Error``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, Mapping, Optional, Sequence, Union
+
+__all__ = ["Error", "hardware", "inspect", "kernel", "models", "predict", "zoo", "__version__"]
+
+Answer = dict[str, Any]
+PathOrName = Union[str, "os.PathLike[str]"]
+
+
+class Error(Exception):
+    """What ends a request. ``str(error)`` is the whole message, "FILE:LINE:COLUMN: …".
+
+    message    the message without its place
+    kind       "usage" (the request is wrong), "input" (a file is malformed or not
+               supported), "infeasible" (it cannot be met) or "internal" (our fault)
+    exit_code  what the command line would exit with: 2, 3, 4, 70
+    file       the file at fault, "" where none is
+    line       in that file, counted from 1; 0 where it is not known
+    column     in that line, counted from 1; 0 where it is not known
+    """
+
+    message: str = ""
+    kind: str = "internal"
+    exit_code: int = 70
+    file: str = ""
+    line: int = 0
+    column: int = 0
+
+
+# Below Error, which the native half raises.
+from . import _native  # noqa: E402
+
+__version__: str = _native.__version__
+
+
+def _call(command: str, **fields: Any) -> Answer:
+    request = {name: value for name, value in fields.items() if value is not None}
+    return json.loads(_native.call(json.dumps({"command": command, **request})))
+
+
+def predict(
+    workload: PathOrName,
+    *,
+    on: PathOrName,
+    stack: Optional[str] = None,
+    kernel_model: Optional[str] = None,
+    set: Optional[Mapping[str, str]] = None,
+    regime: Optional[str] = None,
+    sm_mhz: Optional[float] = None,
+    phase: Optional[str] = None,
+    batch: Optional[int] = None,
+    seq: Optional[int] = None,
+    context: Optional[int] = None,
+    dtype: Optional[str] = None,
+    choose: Optional[Mapping[str, str]] = None,
+    bind: Optional[Mapping[str, int]] = None,
+    trip_count: Optional[int] = None,
+) -> Answer:
+    """Time, memory and energy of one step of a workload on a device.
+
+        >>> orrery.predict("model.mlir", on="h200")["latency_s"]
+        >>> orrery.predict("resnet-50", on="a100-sxm-80gb", phase="train", batch=64)
+        >>> orrery.predict("model.mlir", on="h100-sxm", set={"memory.bandwidth": "6 TB/s"})
+
+    workload      a file, or a name of the zoo
+    on            the device: a name of the catalogue, or a YAML file
+    stack         the software that runs it ("xla" unless given; see ``orrery.models()``)
+    kernel_model  how kernels are timed ("roofline" unless given)
+    set           what-ifs: figures of the device by path, each with its unit
+    regime        the clock: "burst" (cool, full) or "sustained" (at the power limit)
+    sm_mhz        the clock, fixed to this many MHz
+
+    Of a model description (the zoo, a ``config.json``) only:
+
+    phase         "forward", "prefill", "decode" or "train"
+    batch         sequences or images
+    seq           new tokens a sequence
+    context       tokens in the cache, for decode
+    dtype         "bf16", "fp16", "fp32" …; its own unless given
+    choose        questions the model leaves open, e.g. {"logits": "all"}
+
+    Of a file:
+
+    bind          sizes of open dimensions by name; "?" for those without one
+    trip_count    times to run loops whose count cannot be inferred
+    """
+    return _call(
+        "predict", workload=os.fspath(workload), on=os.fspath(on), stack=stack,
+        kernel_model=kernel_model, set=set and dict(set), regime=regime, sm_mhz=sm_mhz,
+        phase=phase, batch=batch, seq=seq, context=context, dtype=dtype,
+        choose=choose and dict(choose), bind=bind and dict(bind), trip_count=trip_count,
+    )
+
+
+def kernel(
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    on: PathOrName,
+    kernel_model: Optional[str] = None,
+    set: Optional[Mapping[str, str]] = None,
+    regime: Optional[str] = None,
+    sm_mhz: Optional[float] = None,
+) -> Answer:
+    """How long single operators take on a device, many at a time.
+
+        >>> rows = [{"op": "gemm", "dtype": "bf16", "params": {"m": 512, "n": 4096, "k": 4096}}]
+        >>> orrery.kernel(rows, on="h200")["kernels"][0]["predicted_us"]
+
+    Each row is a dictionary of ``op``, ``dtype``, ``params`` and perhaps ``sm_mhz``;
+    ``orrery kernel --help`` lists the operators and their parameters.
+    """
+    return _call(
+        "kernel", rows=[dict(row) for row in rows], on=os.fspath(on), kernel_model=kernel_model,
+        set=set and dict(set), regime=regime, sm_mhz=sm_mhz,
+    )
+
+
+def inspect(
+    workload: PathOrName,
+    *,
+    phase: Optional[str] = None,
+    batch: Optional[int] = None,
+    seq: Optional[int] = None,
+    context: Optional[int] = None,
+    dtype: Optional[str] = None,
+    choose: Optional[Mapping[str, str]] = None,
+    bind: Optional[Mapping[str, int]] = None,
+    trip_count: Optional[int] = None,
+) -> Answer:
+    """What is in a workload: operations, parameters, FLOPs, bytes, collectives.
+
+        >>> orrery.inspect("model.mlir")["flops"]
+
+    The arguments are those of ``orrery.predict``.
+    """
+    return _call(
+        "inspect", workload=os.fspath(workload), phase=phase, batch=batch, seq=seq,
+        context=context, dtype=dtype, choose=choose and dict(choose), bind=bind and dict(bind),
+        trip_count=trip_count,
+    )
+
+
+def hardware(name: Optional[PathOrName] = None, *, set: Optional[Mapping[str, str]] = None) -> Answer:
+    """The devices known, or one of them with the source of every figure.
+
+        >>> [device["name"] for device in orrery.hardware()["devices"]]
+        >>> orrery.hardware("h200")["figures"]
+    """
+    return _call("hardware", name=name and os.fspath(name), set=set and dict(set))
+
+
+def models() -> Answer:
+    """Readers, kernel models and stacks, with their equations and sources."""
+    return _call("models")
+
+
+def zoo() -> Answer:
+    """Models that can be had by name, with the choices each leaves open."""
+    return _call("zoo")

@@ -1,0 +1,91 @@
+"""Is every field of every answer in docs/json.md, and does every field there exist?
+
+    json_fields.py PROGRAM
+
+Under the heading of each schema ("## `orrery.predict/1`") the document has a table whose
+first column names fields by their path: `memory.peak_bytes`, `kernels[].name`; `.*` stands
+for keys that are names themselves (`breakdown.*`).
+"""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+# Together they show every field.
+COMMANDS = [
+    "predict examples/gemm.mlir --on h200 --set memory.bandwidth=6TB/s",
+    "predict bert-base --on tpu-v4 --phase train --stack torch-eager",
+    "kernel --on h200 --batch examples/kernels.csv --sm-mhz 1500",
+    "kernel --on h200 --batch tests/golden/files/clocks.csv",
+    "inspect examples/moe_8dev.mlir",
+    "inspect examples/gemm_8dev.hlo",
+    "inspect resnet-50",
+    "hardware",
+    "hardware h200",
+    "models",
+    "zoo",
+    "predict examples/gemm.mlir --on nowhere",
+    "inspect tests/golden/files/bad_type.mlir",
+]
+
+
+def documented():
+    """Fields by schema, in order."""
+    schemas, schema = {}, None
+    for line in (ROOT / "docs/json.md").read_text(encoding="utf-8").splitlines():
+        if heading := re.fullmatch(r"## `(orrery\.[a-z]+/\d+)`.*", line):
+            schema = schemas.setdefault(heading[1], [])
+        elif line.startswith("## "):
+            schema = None
+        elif schema is not None and (row := re.match(r"\| `([^`]+)` \|", line)):
+            schema.append(row[1])
+    return schemas
+
+
+def fields(value, path=""):
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            here = f"{path}.{key}" if path else key
+            yield here
+            yield from fields(inner, here)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from fields(inner, path + "[]")
+
+
+def pattern(field):
+    return re.compile(re.escape(field).replace(r"\.\*", r"\..+") + r"\Z")
+
+
+def main():
+    program = sys.argv[1]
+    schemas = documented()
+    seen = {schema: set() for schema in schemas}
+    faults = []
+    for command in COMMANDS:
+        done = subprocess.run([program, *command.split(), "--json"], cwd=ROOT,
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        answer = json.loads(done.stdout)
+        schema = answer["schema"]
+        if schema not in schemas:
+            faults.append(f"docs/json.md has no section for {schema} (orrery {command})")
+            continue
+        for field in dict.fromkeys(fields(answer)):
+            described = [d for d in schemas[schema] if pattern(d).match(field)]
+            seen[schema].update(described)
+            if not described:
+                faults.append(f"{schema}: '{field}' is not in docs/json.md (orrery {command})")
+    for schema, described in schemas.items():
+        for field in described:
+            if field not in seen[schema]:
+                faults.append(f"{schema}: '{field}' of docs/json.md is in no answer")
+    print("\n".join(faults) or f"{sum(map(len, seen.values()))} fields, all documented")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
