@@ -198,6 +198,29 @@ TEST(Lowering, OfAConditionalTheCostliestBranchRunsAndThatIsSaid) {
   EXPECT_THAT(p.gaps, Contains(HasSubstr("the costliest is counted")));
 }
 
+TEST(Lowering, ABranchIsWeighedWithWhatItCalls) {
+  const Program p = lower_text(
+      "func.func @main(%p: tensor<i1>, %x: " + kM + ") -> " + kM +
+      " {\n  %0 = \"stablehlo.if\"(%p) ({\n    %1 = stablehlo.tanh %x : " + kM +
+      "\n    stablehlo.return %1 : " + kM + "\n  }, {\n    %1 = func.call @f(%x) : (" + kM +
+      ") -> " + kM + "\n    stablehlo.return %1 : " + kM + "\n  }) : (tensor<i1>) -> " + kM +
+      "\n  return %0 : " + kM + "\n}\nfunc.func private @f(%x: " + kM + ") -> " + kM + " {\n" +
+      dot("%0", "%x", "%x") + "  return %0 : " + kM + "\n}\n");
+  EXPECT_THAT(codes(p), ElementsAre(Opcode::k_dot_general));
+}
+
+TEST(Lowering, AValueOfManyReadersIsLoweredInTime) {
+  std::string body = "  %0 = stablehlo.tanh %a : tensor<4xf32>\n";
+  for (int i = 0; i < 30000; ++i) {
+    const std::string name = "%v" + std::to_string(i);
+    body += "  " + name +
+            " = stablehlo.dot_general %0, %0, contracting_dims = [0] x [0] : "
+            "(tensor<4xf32>, tensor<4xf32>) -> tensor<f32>\n";
+  }
+  EXPECT_EQ(lower_text(function_of("(%a: tensor<4xf32>)", body + "  return")).launches.size(),
+            30001u);
+}
+
 TEST(Lowering, UnknownTripCountsAreSaid) {
   const Program p = lower_text(function_of(
       "(%n: tensor<i32>) -> tensor<i32>",

@@ -276,6 +276,7 @@ void RegionGraph::group() {
       stored |= values_[v].returned;
       for (uint32_t u : values_[v].users) {
         if (!takes_in(nodes_[u])) can_join = false;
+        if (consumers.size() > kMostCopies) break;  // neither one nor few enough to copy into
         for (uint32_t g : nodes_[u].groups)
           if (std::find(consumers.begin(), consumers.end(), g) == consumers.end())
             consumers.push_back(g);

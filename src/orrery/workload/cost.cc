@@ -503,80 +503,11 @@ class Costing {
   Cost cost_;
 };
 
-/// Sums regions, each function once.
-class Totalling {
- public:
-  explicit Totalling(const Workload& workload)
-      : w_(workload),
-        known_(workload.functions().size()),
-        functions_(workload.functions().size()) {}
-
-  const TotalCost& function(FunctionId id) {
-    if (!known_[id.index]) {
-      known_[id.index] = true;  // verify() refuses recursion; this guards against it all the same
-      const Function& f = w_.function(id);
-      if (f.body.valid()) functions_[id.index] = region(f.body);
-    }
-    return functions_[id.index];
-  }
-
- private:
-  TotalCost region(RegionId id) {
-    TotalCost total;
-    for_each_op(w_, w_.region(id), [&](OpId op) { add(op, total); });
-    return total;
-  }
-
-  void add(OpId id, TotalCost& total) {
-    const OpView op = w_.view(id);
-    switch (op.code()) {
-      case Opcode::k_while: {
-        const int64_t trips = op.integer(Attr::kTripCount, -1);
-        if (trips < 0) total.unknown_trip_counts += 1;
-        add_bodies(op, total, trips < 0 ? 1 : static_cast<double>(trips));
-        return;
-      }
-      case Opcode::k_if:
-      case Opcode::k_case: {
-        TotalCost costliest;
-        double most = -1;
-        for (RegionId r : op.raw_regions()) pick(region(r), most, costliest);
-        for (int64_t f : op.integers(Attr::kBranches))
-          pick(function(FunctionId{static_cast<uint32_t>(f)}), most, costliest);
-        total.add(costliest, 1);
-        return;
-      }
-      case Opcode::k_call:
-      case Opcode::k_composite:
-      case Opcode::k_fusion:
-      case Opcode::k_async_start:
-      case Opcode::k_manual_computation:
-        add_bodies(op, total, 1);
-        return;
-      default: {
-        const OpClass c = op_class(op.code());
-        if (c == OpClass::kView || c == OpClass::kConstant || c == OpClass::kControl) return;
-        total.add(cost(w_, id), 1);
-        total.operations += 1;
-      }
-    }
-  }
-  static void pick(const TotalCost& candidate, double& most, TotalCost& costliest) {
-    const double weight = candidate.flops() + candidate.bytes_read + candidate.bytes_written;
-    if (weight <= most) return;
-    most = weight;
-    costliest = candidate;
-  }
-  void add_bodies(const OpView& op, TotalCost& total, double times) {
-    for (RegionId r : op.raw_regions()) total.add(region(r), times);
-    for (Attr key : {Attr::kCondition, Attr::kCallee})
-      if (const FunctionId f = op.callee(key); f.valid()) total.add(function(f), times);
-  }
-
-  const Workload& w_;
-  std::vector<bool> known_;
-  std::vector<TotalCost> functions_;
-};
+void pick(const TotalCost& candidate, double& most, TotalCost& costliest) {
+  if (candidate.weight() <= most) return;
+  most = candidate.weight();
+  costliest = candidate;
+}
 
 }  // namespace
 
@@ -613,8 +544,67 @@ void TotalCost::add(const TotalCost& other, double times) {
   unknown_trip_counts += other.unknown_trip_counts;
 }
 
+CostTotals::CostTotals(const Workload& workload)
+    : w_(workload), known_(workload.functions().size()), functions_(workload.functions().size()) {}
+
+const TotalCost& CostTotals::function(FunctionId id) {
+  if (!known_[id.index]) {
+    known_[id.index] = true;  // verify() refuses recursion; this guards against it all the same
+    const Function& f = w_.function(id);
+    if (f.body.valid()) functions_[id.index] = region(f.body);
+  }
+  return functions_[id.index];
+}
+
+TotalCost CostTotals::region(RegionId id) {
+  TotalCost total;
+  for_each_op(w_, w_.region(id), [&](OpId op) { add(op, total); });
+  return total;
+}
+
+void CostTotals::add(OpId id, TotalCost& total) {
+  const OpView op = w_.view(id);
+  switch (op.code()) {
+    case Opcode::k_while: {
+      const int64_t trips = op.integer(Attr::kTripCount, -1);
+      if (trips < 0) total.unknown_trip_counts += 1;
+      add_bodies(op, total, trips < 0 ? 1 : static_cast<double>(trips));
+      return;
+    }
+    case Opcode::k_if:
+    case Opcode::k_case: {
+      TotalCost costliest;
+      double most = -1;
+      for (RegionId r : op.raw_regions()) pick(region(r), most, costliest);
+      for (int64_t f : op.integers(Attr::kBranches))
+        pick(function(FunctionId{static_cast<uint32_t>(f)}), most, costliest);
+      total.add(costliest, 1);
+      return;
+    }
+    case Opcode::k_call:
+    case Opcode::k_composite:
+    case Opcode::k_fusion:
+    case Opcode::k_async_start:
+    case Opcode::k_manual_computation:
+      add_bodies(op, total, 1);
+      return;
+    default: {
+      const OpClass c = op_class(op.code());
+      if (c == OpClass::kView || c == OpClass::kConstant || c == OpClass::kControl) return;
+      total.add(cost(w_, id), 1);
+      total.operations += 1;
+    }
+  }
+}
+
+void CostTotals::add_bodies(const OpView& op, TotalCost& total, double times) {
+  for (RegionId r : op.raw_regions()) total.add(region(r), times);
+  for (Attr key : {Attr::kCondition, Attr::kCallee})
+    if (const FunctionId f = op.callee(key); f.valid()) total.add(function(f), times);
+}
+
 TotalCost total_cost(const Workload& workload, FunctionId function) {
-  return Totalling(workload).function(function);
+  return CostTotals(workload).function(function);
 }
 
 }  // namespace orrery

@@ -159,26 +159,41 @@ TEST(Verify, Loops) {
             "m:2:1: while: the bodies' arguments do not match the operands");
 }
 
-TEST(Verify, CallsMustEnd) {
-  // A chain of more than 500 functions, each calling the next.
-  const Source source = Source::from_memory("m", "");
+/// The fault of a chain of `functions`, each calling the next from within `regions`.
+std::string chain_fault(int functions, int regions) {
   WorkloadBuilder b("test", "m");
-  for (int i = 0; i < 600; ++i) {
+  for (int i = 0; i < functions; ++i) {
     b.begin_function(b.declare_function("f" + std::to_string(i)), i == 0);
-    if (i < 599) {
+    if (i + 1 < functions) {
+      for (int r = 0; r < regions; ++r) {
+        b.begin_op(Opcode::k_case, {}, 0);
+        b.begin_region();
+      }
       b.begin_op(Opcode::k_call, {}, 0);
       b.set_function(Attr::kCallee, b.declare_function("f" + std::to_string(i + 1)));
       b.end_op();
+      for (int r = 0; r < regions; ++r) {
+        b.emit_return({});
+        b.end_region();
+        b.end_op();
+      }
     }
     b.emit_return({});
     b.end_function();
   }
   try {
-    b.finish(source);
-    FAIL();
+    b.finish(Source::from_memory("m", ""));
   } catch (const Error& error) {
-    EXPECT_EQ(error.message(), "calls nest deeper than 500 functions");
+    return error.message();
   }
+  return "";
+}
+
+TEST(Verify, CallsAndRegionsTogetherNestSoFar) {
+  EXPECT_EQ(chain_fault(501, 0), "");
+  EXPECT_EQ(chain_fault(600, 0), "calls and regions nest deeper than 500 levels");
+  EXPECT_EQ(chain_fault(50, 9), "");  // 49 calls within 9 regions each: 490
+  EXPECT_EQ(chain_fault(60, 9), "calls and regions nest deeper than 500 levels");
 }
 
 TEST(Verify, AWorkloadWithoutAFunctionIsRefused) {
