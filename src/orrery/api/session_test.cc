@@ -8,6 +8,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "orrery/model/stack.h"
+
 namespace orrery {
 namespace {
 
@@ -31,6 +33,10 @@ class SessionTest : public testing::Test {
   }
   ~SessionTest() override { std::filesystem::remove(file_); }
 
+  /// What the stack adds between two kernels, from its data file.
+  static double gap() {
+    return load_stack_constants(std::string(ORRERY_SOURCE_DIR) + "/data", "xla").costs.gap.value;
+  }
   Json request() const { return {{"command", "predict"}, {"workload", file_}, {"on", "h200"}}; }
   std::string refusal(const Json& json) const {
     try {
@@ -51,8 +57,8 @@ TEST_F(SessionTest, PredictsAProduct) {
   request.workload = file_;
   request.device = "h200";
   const PredictAnswer a = session_.predict(request);
-  // 2·4096³ FLOP at 989.4 TFLOP/s and one gap of 0.954 µs.
-  EXPECT_NEAR(a.latency_s, 138.912e-6 + 0.954e-6, 1e-9);
+  // 2·4096³ FLOP at 989.4 TFLOP/s and one launch gap.
+  EXPECT_NEAR(a.latency_s, 138.912e-6 + gap(), 1e-9);
   EXPECT_LT(a.latency_low_s, a.latency_s);
   EXPECT_GT(a.latency_high_s, a.latency_s);
   EXPECT_EQ(a.flops, 2.0 * 4096 * 4096 * 4096);
@@ -99,12 +105,12 @@ TEST_F(SessionTest, WhatIfsChangeTheAnswer) {
   slow["set"] = {{"memory.bandwidth", "0.1 TB/s"}};
   // 3·4096²·2 B / 0.1 TB/s = 1.007 ms: now bound by memory.
   const Json json = Json::parse(session_.call(slow.dump()));
-  EXPECT_NEAR(json.at("latency_s").get<double>(), 1.00663e-3 + 0.954e-6, 1e-8);
+  EXPECT_NEAR(json.at("latency_s").get<double>(), 1.00663e-3 + gap(), 1e-8);
   EXPECT_EQ(json.at("kernels")[0].at("bound"), "memory");
   Json clocked = request();
   clocked["sm_mhz"] = 915;  // half of the matrix units' clock
   EXPECT_NEAR(Json::parse(session_.call(clocked.dump())).at("latency_s").get<double>(),
-              2 * 138.912e-6 + 0.954e-6, 2e-9);
+              2 * 138.912e-6 + gap(), 2e-9);
 }
 
 TEST_F(SessionTest, UnknownAndIllTypedFieldsAreRefused) {
@@ -169,6 +175,18 @@ TEST_F(SessionTest, Operators) {
     EXPECT_EQ(error.exit_code(), 3);
     EXPECT_THAT(error.what(), HasSubstr("ops.csv:17"));
   }
+}
+
+TEST_F(SessionTest, OperatorsAsJson) {
+  const Json request = {
+      {"command", "kernel"},
+      {"on", "h200"},
+      {"rows",
+       {{{"op", "gemm"}, {"dtype", "bf16"}, {"params", {{"m", 4096}, {"n", 4096}, {"k", 4096}}}}}}};
+  const Json json = Json::parse(session_.call(request.dump()));
+  ASSERT_EQ(json.at("kernels").size(), 1u);
+  EXPECT_NEAR(json.at("kernels")[0].at("predicted_us").get<double>(), 138.912, 0.001);
+  EXPECT_EQ(json.at("kernels")[0].at("model"), "roofline");
 }
 
 TEST_F(SessionTest, Lists) {

@@ -87,6 +87,15 @@ TEST(Compose, ASkewMovesTheIntervalNotTheValue) {
   EXPECT_DOUBLE_EQ(c.step.low.value, 1e-3);  // the interval always holds the value
 }
 
+TEST(Compose, TheStacksStructureErrsForAllKernelsTogether) {
+  const Launch launches[] = {launch(KernelFamily::kGemm, 1), launch(KernelFamily::kReduction, 1)};
+  const Estimate estimates[] = {estimate(1e-3, 0, 0, 0), estimate(1e-3, 0, 0, 0)};
+  LaunchCosts costs;
+  costs.structure_spread = 0.3;
+  const Composition c = compose(launches, estimates, costs, Watts(0));
+  EXPECT_NEAR(c.step.high.value, 2e-3 * std::exp(kNinetyPercent * 0.3), 1e-9);
+}
+
 TEST(Compose, NothingTakesNoTime) {
   const Composition c = compose({}, {}, kCosts, Watts(50));
   EXPECT_EQ(c.step.value.value, 0);
