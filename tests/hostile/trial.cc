@@ -40,8 +40,8 @@ constexpr bool kLimitAddressSpace = true;
 constexpr size_t kMemoryAllowance = 1;
 #endif
 
-// Forking costs about as much as reading a few small files; a process that has read
-// this many is left for a fresh one so that what leaks does not add up to a failure.
+// One process reads this many, to share the cost of its fork; then a fresh one takes
+// over, so that what leaks does not add up to a failure.
 constexpr size_t kMutationsPerProcess = 100;
 
 /// What the child tells its parent, in memory that both see. The parent reads it

@@ -24,7 +24,7 @@ fuzz_one() { # SECONDS NAME
   corpora=("$grown")
   if [[ -d fuzz/corpus/$name ]]; then corpora+=("fuzz/corpus/$name"); fi
   # Limits as the readers promise them: no input takes 5 s or a gigabyte. A sanitized
-  # process needs about twice the memory of a plain one.
+  # process is allowed twice the memory.
   if ! "build/fuzz/fuzz/${name}_fuzz" -max_total_time="$1" -timeout=5 -rss_limit_mb=2048 \
     -seed=1 -print_final_stats=1 -artifact_prefix="build/fuzz/found/$name-" \
     "${corpora[@]}" >"$log" 2>&1; then

@@ -21,7 +21,7 @@ Trust trust_of(const std::string& data_folder, const std::string& device, const 
   for (const YAML::Node& record : root["records"]) {
     if (record["kernel_model"].as<std::string>() != kernel_model) continue;
     const std::string seen =
-        fmt::format("{} on {} with {}: mean error {} over {} models, worst {}",
+        fmt::format("{} on {} with {}: mean error {} over {} cases, worst {}",
                     record["what"].as<std::string>(), record["device"].as<std::string>(),
                     record["stack"].as<std::string>(), record["mean_error"].as<std::string>(),
                     record["cases"].as<std::string>(), record["worst_error"].as<std::string>());

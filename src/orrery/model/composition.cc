@@ -30,6 +30,7 @@ Composition compose(std::span<const Launch> launches, std::span<const Estimate> 
   double variance = own_variance;
   for (double s : by_family) variance += s * s;
   for (double s : by_factor) variance += s * s;
+  variance += std::pow(middle * costs.structure_spread, 2);
   const double spread = middle > 0 ? std::sqrt(variance) / middle : 0;
 
   c.gaps = costs.gap * c.launches;

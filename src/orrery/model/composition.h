@@ -27,7 +27,8 @@ struct Composition {
 /// T = max(Σ nᵢ·(tᵢ + gap), Σ nᵢ·dispatch). The interval treats repeats of one
 /// kernel, and what loads on a shared factor, as erring together, and the own
 /// errors of different kernels as independent:
-///   σ² = Σᵢ (nᵢ·tᵢ·ownᵢ)² + Σ_family (Σ_{i in it} nᵢ·tᵢ·loadᵢ)² + Σ_factor (Σᵢ nᵢ·tᵢ·loadᵢ)².
+///   σ² = Σᵢ (nᵢ·tᵢ·ownᵢ)² + Σ_family (Σ_{i in it} nᵢ·tᵢ·loadᵢ)² + Σ_factor (Σᵢ nᵢ·tᵢ·loadᵢ)²
+///        + (T·structure)².
 Composition compose(std::span<const Launch> launches, std::span<const Estimate> estimates,
                     const LaunchCosts& costs, Watts idle_power);
 

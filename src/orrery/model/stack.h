@@ -27,6 +27,9 @@ struct LaunchCosts {
   Seconds gap;       ///< Device time between kernels queued back to back.
   Seconds dispatch;  ///< Host time to queue one kernel.
   Seconds call;      ///< Host time of one call of the program and the wait for it.
+  /// How far the true set of kernels may be from the lowered one, as a spread of
+  /// ln(true / predicted) that all kernels of a program share.
+  double structure_spread = 0;
 };
 
 /// The software that turns operations into launches. Registered in

@@ -11,20 +11,21 @@ namespace orrery {
 namespace {
 
 /// { value: 1 us, source: … } at `key`; both must be there.
-Seconds cited_time(const YAML::Node& root, const std::string& key, const std::string& path) {
+double cited(const YAML::Node& root, const std::string& key, Dimension dimension,
+             const std::string& path) {
   const YAML::Node node = root[key];
   const auto fail = [&](const YAML::Mark& mark, const std::string& message) {
     throw Error(ErrorKind::kInput, {path, mark.line + 1, mark.column + 1},
                 fmt::format("'{}': {}", key, message));
   };
   if (!node || !node.IsMap() || !node["value"] || !node["source"])
-    fail(node ? node.Mark() : root.Mark(), "expected {value: TIME, source: WHERE FROM}");
+    fail(node ? node.Mark() : root.Mark(), "expected {value: QUANTITY, source: WHERE FROM}");
   try {
-    return Seconds(parse_quantity(node["value"].as<std::string>(), Dimension::kTime));
+    return parse_quantity(node["value"].as<std::string>(), dimension);
   } catch (const std::invalid_argument& e) {
     fail(node["value"].Mark(), e.what());
   }
-  return {};
+  return 0;
 }
 
 }  // namespace
@@ -42,9 +43,10 @@ StackConstants load_stack_constants(const std::string& data_folder, const std::s
   if (!root.IsMap()) throw_input(path, "expected a map of a stack's constants");
   StackConstants constants;
   constants.version = root["version"] ? root["version"].as<std::string>() : "";
-  constants.costs.gap = cited_time(root, "gap", path);
-  constants.costs.dispatch = cited_time(root, "dispatch", path);
-  constants.costs.call = cited_time(root, "call", path);
+  constants.costs.gap = Seconds(cited(root, "gap", Dimension::kTime, path));
+  constants.costs.dispatch = Seconds(cited(root, "dispatch", Dimension::kTime, path));
+  constants.costs.call = Seconds(cited(root, "call", Dimension::kTime, path));
+  constants.costs.structure_spread = cited(root, "structure_spread", Dimension::kCount, path);
   return constants;
 }
 

@@ -442,10 +442,12 @@ class Costing {
           compute(elements(op_.operand_type(1)) * static_cast<double>(a.dims.back()), {1, 0});
         break;
       case Opcode::k_custom_call: {
-        // Library calls that a reader could describe: GEMM and convolution.
+        // Library calls that a reader could describe: GEMM, convolution, attention.
         if (op_.operand_count() < 2 || op_.result_count() == 0) break;
         const Type& result = first_tensor(op_.result_type(0));
-        if (!op_.integers(Attr::kLhsContracting).empty())
+        if (op_.integers(Attr::kScores).size() == 4)
+          library_attention(a, result);
+        else if (!op_.integers(Attr::kLhsContracting).empty())
           dot(0, 1, result);
         else if (!op_.integers(Attr::kKernelSpatial).empty())
           convolution(0, 1, result);
@@ -456,6 +458,24 @@ class Costing {
     }
     read_operands();
     write_results();
+  }
+  /// An attention call whose scores are [batch, heads, queries, keys]: head sizes
+  /// follow from the elements of the query and of the result.
+  void library_attention(const Type& query, const Type& result) {
+    const auto scores = op_.integers(Attr::kScores);
+    double rows = 1;
+    for (size_t i = 0; i < 3; ++i) rows *= static_cast<double>(std::max<int64_t>(1, scores[i]));
+    const auto s = static_cast<double>(scores[2]), t = static_cast<double>(scores[3]);
+    double keys = t;
+    if (op_.integer(Attr::kCausal, 0) != 0 && s > 0) keys = t - s + (s + 1) / 2;
+    if (const auto window = static_cast<double>(op_.integer(Attr::kWindow, 0)); window > 0)
+      keys = std::min(keys, window);
+    const bool backward = op_.string(Attr::kTarget).find("Backward") != std::string_view::npos;
+    const double factor = backward ? kForwardOfBackwardAttention : 1;
+    matrix(factor * std::max(0.0, keys) * (elements(query) + elements(result)), query.element,
+           query.element);
+    cost_.vector_type = ElementType::kF32;
+    compute(factor * rows * std::max(0.0, keys), kSoftmax);
   }
   const Type& first_tensor(const Type& type) const {
     return type.kind == Type::Kind::kTuple && !type.members.empty() ? w_.type(type.members[0])
@@ -472,6 +492,9 @@ class Costing {
     }
     read_operands();
     write_results();
+    // A -start's results name its operands again beside what it makes.
+    if (op_.integer(Attr::kAsync, 0) == 1 && cost_.bytes_written > cost_.bytes_read)
+      cost_.bytes_written -= cost_.bytes_read;
   }
 
   inline static const Type kNoType;

@@ -47,10 +47,19 @@ Workload build_bert(const BertDescription& d, const BuildOptions& options) {
   const Phase phase = read_phase(options, false);
   const Choices chosen(bert_choices(), options.choices);
   const int64_t batch = read_batch(options);
+  require_sizes(d.name, {{"vocabulary", d.vocabulary},
+                         {"positions", d.positions},
+                         {"hidden size", d.hidden},
+                         {"layers", d.layers},
+                         {"heads", d.heads},
+                         {"intermediate size", d.intermediate}});
+  if (d.longest_sequence > d.positions)
+    throw_usage(fmt::format("'{}': sequences of {} need as many positions, not {}", d.name,
+                            d.longest_sequence, d.positions));
   const int64_t longest = d.longest_sequence > 0 ? d.longest_sequence : d.positions;
   const int64_t sequence = read_size("sequence", options.sequence, longest, longest);
   if (options.context != 0) throw_usage("an encoder keeps no context between calls");
-  if (d.heads < 1 || d.hidden < 1 || d.hidden % d.heads != 0)
+  if (d.hidden % d.heads != 0)
     throw_usage(fmt::format("'{}': a hidden size of {} is not a multiple of {} heads", d.name,
                             d.hidden, d.heads));
   std::string head = chosen["head"];
@@ -103,7 +112,7 @@ Workload build_bert(const BertDescription& d, const BuildOptions& options) {
 
 namespace {
 
-ZooModel entry(BertDescription description, std::string title, int64_t parameters) {
+ZooModel entry(const BertDescription& description, std::string title, int64_t parameters) {
   return {.name = description.name,
           .title = std::move(title),
           .family = "bert",

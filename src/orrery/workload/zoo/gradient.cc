@@ -158,6 +158,7 @@ class BackwardPass {
   void call(uint32_t index, const Tape::Node& node) {
     Tape& callee = *node.callee;
     std::vector<bool> needs;
+    needs.reserve(node.operands.size());
     for (uint32_t operand : node.operands) needs.push_back(needs_[operand]);
     std::vector<bool> given;
     for (size_t i = 0; i < callee.outputs().size(); ++i)

@@ -51,15 +51,16 @@ std::string feed_forward_name(const FeedForward& part) {
 /// Layers of one make, written once as a function.
 struct Kind {
   Layer layer;
-  int64_t blocks = 0;      ///< Attention residuals: sealed blocks it looks back at.
-  bool seals = false;      ///< It adds one.
+  int64_t blocks = 0;  ///< Attention residuals: sealed blocks it looks back at.
+  bool seals = false;  ///< It adds one.
   std::string name;
   std::vector<std::string> caches;  ///< Names, known once the body was written.
 };
 
 class Builder {
  public:
-  Builder(const TransformerDescription& model, const BuildOptions& options, const std::string& format);
+  Builder(const TransformerDescription& model, const BuildOptions& options,
+          const std::string& format);
   Workload build();
 
  private:
@@ -99,7 +100,8 @@ class Builder {
 WeightFormat narrow_format(const BuildOptions& options) {
   WeightFormat format;
   const auto type = element_type_from_user(options.dtype);
-  if (options.dtype.empty() || !type || bit_width(*type) > 8 || *type == ElementType::kBool) return format;
+  if (options.dtype.empty() || !type || bit_width(*type) > 8 || *type == ElementType::kBool)
+    return format;
   format.storage = *type;
   switch (bit_width(*type)) {
     case 8:  // a scale an output, activations row by row
@@ -126,7 +128,8 @@ BuildOptions without_narrow_type(BuildOptions options) {
   return options;
 }
 
-Builder::Builder(const TransformerDescription& model, const BuildOptions& options, const std::string& format)
+Builder::Builder(const TransformerDescription& model, const BuildOptions& options,
+                 const std::string& format)
     : model_(model),
       phase_(read_phase(options, true)),
       choices_(language_model_choices(), options.choices),
@@ -142,16 +145,21 @@ Builder::Builder(const TransformerDescription& model, const BuildOptions& option
   if (pass_.decoding()) {
     pass_.tokens = read_size("sequence", options.sequence, 1, kMaxTokens);
     if (pass_.tokens != 1)
-      throw_usage(fmt::format("decode runs one new token a sequence, not {}; prefill runs more", pass_.tokens));
-    pass_.context = read_size("context", options.context, std::min(kDefaultContext, longest), kMaxTokens);
+      throw_usage(fmt::format("decode runs one new token a sequence, not {}; prefill runs more",
+                              pass_.tokens));
+    pass_.context =
+        read_size("context", options.context, std::min(kDefaultContext, longest), kMaxTokens);
   } else {
-    pass_.tokens = read_size("sequence", options.sequence, std::min(kDefaultSequence, longest), kMaxTokens);
+    pass_.tokens =
+        read_size("sequence", options.sequence, std::min(kDefaultSequence, longest), kMaxTokens);
   }
   const int64_t reach = std::max(pass_.tokens, pass_.context);
   if (model_.learnt_positions > 0 && reach > model_.learnt_positions)
-    throw_usage(fmt::format("'{}' has {} positions, {} were asked for", model_.name, model_.learnt_positions, reach));
+    throw_usage(fmt::format("'{}' has {} positions, {} were asked for", model_.name,
+                            model_.learnt_positions, reach));
   if (reach > longest)
-    net_.add_note(fmt::format("{} tokens are more than the {} the model was made for", reach, longest));
+    net_.add_note(
+        fmt::format("{} tokens are more than the {} the model was made for", reach, longest));
 }
 
 // --- layers -------------------------------------------------------------------
@@ -169,7 +177,8 @@ Kind& Builder::kind_of(const Layer& layer, int64_t blocks, bool seals) {
 }
 
 Tensors Builder::inputs_of(const Kind& kind, Tensors states) {
-  if (pass_.decoding() && !std::holds_alternative<std::monostate>(kind.layer.mixer)) states.push_back(position_);
+  if (pass_.decoding() && !std::holds_alternative<std::monostate>(kind.layer.mixer))
+    states.push_back(position_);
   if (const int64_t size = rotary_size(kind.layer.mixer); size > 0) {
     auto [at, added] = rotary_.try_emplace(size);
     if (added) at->second = net_.rotary_tables(pass_.tokens, size, model_.rotary_base, position_);
@@ -191,19 +200,21 @@ Surroundings Builder::surroundings(const Kind& kind, const Tensors& inputs, size
 }
 
 /// Calls layer `index`; its first result is the new hidden state.
-Tensors Builder::call(Kind& kind, int64_t index, const Tensors& states,
-                      const std::function<Tensor(Kind&, const Tensors&, const Surroundings&)>& body) {
+Tensors Builder::call(
+    Kind& kind, int64_t index, const Tensors& states,
+    const std::function<Tensor(Kind&, const Tensors&, const Surroundings&)>& body) {
   const size_t count = states.size();
-  Tensors results = net_.layer(kind.name, fmt::format("layers.{}", index), inputs_of(kind, states),
-                               [&](const Tensors& inputs) -> Tensors {
-                                 caches_of_call_.clear();
-                                 Tensors outputs = {body(kind, inputs, surroundings(kind, inputs, count))};
-                                 for (const NamedTensor& cache : caches_of_call_) {
-                                   kind.caches.push_back(cache.name);
-                                   outputs.push_back(cache.value);
-                                 }
-                                 return outputs;
-                               });
+  Tensors results =
+      net_.layer(kind.name, fmt::format("layers.{}", index), inputs_of(kind, states),
+                 [&](const Tensors& inputs) -> Tensors {
+                   caches_of_call_.clear();
+                   Tensors outputs = {body(kind, inputs, surroundings(kind, inputs, count))};
+                   for (const NamedTensor& cache : caches_of_call_) {
+                     kind.caches.push_back(cache.name);
+                     outputs.push_back(cache.value);
+                   }
+                   return outputs;
+                 });
   for (size_t i = 0; i < kind.caches.size(); ++i)
     caches_.push_back({fmt::format("layers.{}.{}", index, kind.caches[i]), results[i + 1]});
   return results;
@@ -228,17 +239,24 @@ Tensor Builder::plain_layer(Kind& kind, const Tensor& input, const Surroundings&
                                 ? norm(pass_, x, "post_attention_layernorm")
                                 : first;
       const Tensor attended = mixed(kind, first, around);
-      return net_.add(net_.add(x, attended), feed_forward(pass_, kind.layer.feed_forward, second, x));
+      return net_.add(net_.add(x, attended),
+                      feed_forward(pass_, kind.layer.feed_forward, second, x));
     }
     case NormPlacement::kAfter:
       if (mixes) x = norm(pass_, net_.add(x, mixed(kind, x, around)), "self_attn_layer_norm");
-      if (feeds) x = norm(pass_, net_.add(x, feed_forward(pass_, kind.layer.feed_forward, x, x)), "final_layer_norm");
+      if (feeds)
+        x = norm(pass_, net_.add(x, feed_forward(pass_, kind.layer.feed_forward, x, x)),
+                 "final_layer_norm");
       return x;
     case NormPlacement::kBefore:
-      if (mixes) x = net_.add(x, mixed(kind, norm(pass_, x, mixes && feeds ? "input_layernorm" : "norm"), around));
+      if (mixes)
+        x = net_.add(
+            x, mixed(kind, norm(pass_, x, mixes && feeds ? "input_layernorm" : "norm"), around));
       if (feeds)
-        x = net_.add(x, feed_forward(pass_, kind.layer.feed_forward,
-                                     norm(pass_, x, mixes && feeds ? "post_attention_layernorm" : "norm"), x));
+        x = net_.add(
+            x,
+            feed_forward(pass_, kind.layer.feed_forward,
+                         norm(pass_, x, mixes && feeds ? "post_attention_layernorm" : "norm"), x));
       return x;
     case NormPlacement::kBoth:
       if (mixes)
@@ -265,17 +283,19 @@ StreamMaps stream_maps(const Pass& pass, const Tensor& x, std::string_view name,
   Network& net = pass.net;
   const int64_t n = x.dim(2);
   const int64_t b = x.dim(0), s = x.dim(1);
-  const Tensor flat = net.rms_norm(net.reshape(x, {b, s, n * x.dim(3)}), fmt::format("{}_norm", name),
-                                   pass.model.epsilon, false);
+  const Tensor flat = net.rms_norm(net.reshape(x, {b, s, n * x.dim(3)}),
+                                   fmt::format("{}_norm", name), pass.model.epsilon, false);
   LinearOptions single;  // kept in single precision, as published
   single.format.storage = ElementType::kF32;
   const int64_t outputs = gather_only ? n : (2 + n) * n;
   const Tensor maps = net.linear(flat, fmt::format("{}_fn", name), outputs, single);
   const Tensor base = net.parameter(fmt::format("{}_base", name), {outputs}, ElementType::kF32);
-  const Tensor scale = net.parameter(fmt::format("{}_scale", name), {gather_only ? 1 : 3}, ElementType::kF32);
+  const Tensor scale =
+      net.parameter(fmt::format("{}_scale", name), {gather_only ? 1 : 3}, ElementType::kF32);
   const auto part = [&](int64_t from, int64_t to, int64_t which) {
-    const Tensor scaled = net.multiply(net.slice(maps, -1, from, to),
-                                       net.convert(net.slice(scale, 0, which, which + 1), maps.element()));
+    const Tensor scaled =
+        net.multiply(net.slice(maps, -1, from, to),
+                     net.convert(net.slice(scale, 0, which, which + 1), maps.element()));
     return net.add(scaled, net.convert(net.slice(base, 0, from, to), maps.element()));
   };
   StreamMaps result;
@@ -295,7 +315,8 @@ Tensor Builder::streamed_layer(Kind& kind, const Tensor& input, const Surroundin
     const Tensor out = net_.reshape(block(gathered), {x.dim(0), x.dim(1), 1, x.dim(3)});
     x = net_.add(net_.multiply(maps.post, out), net_.matmul(maps.comb, x));
   };
-  around_block("hc_attn", [&](const Tensor& y) { return mixed(kind, norm(pass_, y, "attn_norm"), around); });
+  around_block("hc_attn",
+               [&](const Tensor& y) { return mixed(kind, norm(pass_, y, "attn_norm"), around); });
   around_block("hc_ffn", [&](const Tensor& y) {
     return feed_forward(pass_, kind.layer.feed_forward, norm(pass_, y, "ffn_norm"), y);
   });
@@ -314,7 +335,8 @@ Tensor Builder::run_layers(Tensor x) {
       continue;
     x = call(kind_of(layer, 0, false), static_cast<int64_t>(i), {x},
              [&](Kind& kind, const Tensors& inputs, const Surroundings& around) {
-               return streams ? streamed_layer(kind, inputs[0], around) : plain_layer(kind, inputs[0], around);
+               return streams ? streamed_layer(kind, inputs[0], around)
+                              : plain_layer(kind, inputs[0], around);
              })[0];
   }
   return finish_residual(x);
@@ -327,7 +349,8 @@ Tensor Builder::finish_residual(Tensor x) {
 }
 
 /// Softmax over depth: the sealed blocks [b, s, n, h] and the running sum.
-Tensor attend_to_depth(const Pass& pass, const Tensor& sum, const Tensor& blocks, std::string_view name) {
+Tensor attend_to_depth(const Pass& pass, const Tensor& sum, const Tensor& blocks,
+                       std::string_view name) {
   Network& net = pass.net;
   const int64_t b = sum.dim(0), s = sum.dim(1), h = sum.dim(2);
   const Tensor values = net.concatenate({blocks, net.reshape(sum, {b, s, 1, h})}, 2);
@@ -369,8 +392,9 @@ Tensor Builder::run_layers_with_attention_residuals(Tensor x) {
                const Tensor attended = mixed(k, norm(pass_, seen, "input_layernorm"), around);
                const Tensor total = k.seals ? attended : net_.add(sum, attended);
                const Tensor second = attend_to_depth(pass_, total, behind, "mlp_res");
-               return net_.add(total, feed_forward(pass_, k.layer.feed_forward,
-                                                   norm(pass_, second, "post_attention_layernorm"), second));
+               return net_.add(
+                   total, feed_forward(pass_, k.layer.feed_forward,
+                                       norm(pass_, second, "post_attention_layernorm"), second));
              })[0];
   }
   return attend_to_depth(pass_, x, blocks, "output_attn_res");
@@ -385,7 +409,8 @@ Tensor Builder::embed(const Tensor& ids) {
   if (model_.scaled_embedding) x = net_.scale(x, std::sqrt(static_cast<double>(model_.hidden)));
   if (model_.embedding_size > 0) x = net_.linear(x, "project_in", model_.hidden);
   if (model_.learnt_positions > 0) {
-    const Tensor positions = net_.parameter("embed_positions.weight", {model_.learnt_positions, model_.hidden});
+    const Tensor positions =
+        net_.parameter("embed_positions.weight", {model_.learnt_positions, model_.hidden});
     x = net_.add(x, pass_.decoding() ? net_.embedding(positions, net_.reshape(position_, {1}))
                                      : net_.slice(positions, 0, 0, pass_.tokens));
   }
@@ -393,16 +418,18 @@ Tensor Builder::embed(const Tensor& ids) {
 }
 
 Tensor Builder::logits(Tensor x) {
-  const bool last = choices_.is("logits", "last") || (choices_.is("logits", "auto") && pass_.gives_caches());
+  const bool last =
+      choices_.is("logits", "last") || (choices_.is("logits", "auto") && pass_.gives_caches());
   if (last && pass_.tokens > 1) x = net_.slice(x, 1, pass_.tokens - 1, pass_.tokens);
   if (model_.final_norm) x = norm(pass_, x, "norm");
   if (model_.embedding_size > 0) x = net_.linear(x, "project_out", model_.embedding_size);
-  Tensor logits = model_.tied_embeddings
-                      ? net_.linear_with(x, table_, WeightOrder::kOutIn)
-                      : net_.linear(x, "lm_head", model_.vocabulary,
-                                    {.bias = model_.head.bias,
-                                     .format = pass_.training() ? WeightFormat() : model_.head.format,
-                                     .order = std::nullopt});
+  Tensor logits =
+      model_.tied_embeddings
+          ? net_.linear_with(x, table_, WeightOrder::kOutIn)
+          : net_.linear(x, "lm_head", model_.vocabulary,
+                        {.bias = model_.head.bias,
+                         .format = pass_.training() ? WeightFormat() : model_.head.format,
+                         .order = std::nullopt});
   if (model_.capped_logits) logits = net_.tanh(logits);
   return logits;
 }
@@ -410,15 +437,18 @@ Tensor Builder::logits(Tensor x) {
 Workload Builder::build() {
   for (const std::string& note : model_.notes) net_.add_note(note);
   if (pass_.training() && (model_.quantised || pass_.fallback.storage != ElementType::kNone))
-    net_.add_note("training runs on weights of the model's own type: their quantisation is left out");
+    net_.add_note(
+        "training runs on weights of the model's own type: their quantisation is left out");
   const Tensor ids = net_.input("input_ids", ElementType::kS32, {pass_.batch, pass_.tokens});
   if (pass_.decoding()) position_ = net_.input("position", ElementType::kS32, {});
   Tensor x = embed(ids);
   x = model_.residual_block > 0 ? run_layers_with_attention_residuals(x) : run_layers(x);
   const Tensor scores = logits(x);
   if (pass_.training()) {
-    if (scores.dim(1) != pass_.tokens) throw_usage("training needs the logits of every position: logits=all");
-    net_.minimise_cross_entropy(scores, net_.input("labels", ElementType::kS32, {pass_.batch, pass_.tokens}));
+    if (scores.dim(1) != pass_.tokens)
+      throw_usage("training needs the logits of every position: logits=all");
+    net_.minimise_cross_entropy(
+        scores, net_.input("labels", ElementType::kS32, {pass_.batch, pass_.tokens}));
   } else {
     net_.output("logits", scores);
     for (const NamedTensor& cache : caches_) net_.output(cache.name, cache.value);
@@ -461,7 +491,10 @@ Tensor norm(const Pass& pass, const Tensor& x, std::string_view name) {
 
 std::vector<Choice> language_model_choices() {
   std::vector<Choice> choices = {
-      {"logits", "auto", {"auto", "last", "all"}, "positions that get logits; auto: the last in prefill, else all"},
+      {"logits",
+       "auto",
+       {"auto", "last", "all"},
+       "positions that get logits; auto: the last in prefill, else all"},
       {"attention",
        "causal",
        {"causal", "full"},
@@ -471,8 +504,8 @@ std::vector<Choice> language_model_choices() {
   return choices;
 }
 
-Workload build_language_model(const TransformerDescription& description, const BuildOptions& options,
-                              const std::string& format) {
+Workload build_language_model(const TransformerDescription& description,
+                              const BuildOptions& options, const std::string& format) {
   return language_model::Builder(description, options, format).build();
 }
 

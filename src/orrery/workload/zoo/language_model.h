@@ -42,11 +42,11 @@ enum class OutputGate : uint8_t {
 struct Indexer {
   int64_t heads = 0;
   int64_t head_size = 0;
-  int64_t selected = 0;    ///< Tokens (or blocks) kept a query.
-  int64_t block = 1;       ///< Tokens a block; 1 selects single tokens.
-  bool shares_choice = false;    ///< No weights: takes the choice of a layer before (GLM-5.2).
-  bool weighs_heads = true;      ///< Scores of the heads are weighed by a projection of x.
-  bool query_from_latent = true; ///< Queries come from MLA's compressed query.
+  int64_t selected = 0;           ///< Tokens (or blocks) kept a query.
+  int64_t block = 1;              ///< Tokens a block; 1 selects single tokens.
+  bool shares_choice = false;     ///< No weights: takes the choice of a layer before (GLM-5.2).
+  bool weighs_heads = true;       ///< Scores of the heads are weighed by a projection of x.
+  bool query_from_latent = true;  ///< Queries come from MLA's compressed query.
   Projection query, key, weights;
   bool operator==(const Indexer&) const = default;
 };
@@ -57,13 +57,13 @@ struct SoftmaxAttention {
   int64_t key_value_heads = 0;
   int64_t head_size = 0;
   int64_t value_head_size = 0;
-  int64_t window = 0;  ///< Tokens a query sees at most, its own included; 0: all.
-  bool fused = false;           ///< One weight for query, key and value.
-  bool value_is_key = false;    ///< No value projection (Gemma 4's global layers).
-  bool sinks = false;           ///< A learnt logit a head that takes no value.
-  int64_t rotary_size = 0;      ///< Leading elements of a head that are rotated.
+  int64_t window = 0;         ///< Tokens a query sees at most, its own included; 0: all.
+  bool fused = false;         ///< One weight for query, key and value.
+  bool value_is_key = false;  ///< No value projection (Gemma 4's global layers).
+  bool sinks = false;         ///< A learnt logit a head that takes no value.
+  int64_t rotary_size = 0;    ///< Leading elements of a head that are rotated.
   QueryKeyNorm norm = QueryKeyNorm::kNone;
-  bool normed_value = false;    ///< RMS without a scale (Gemma 4).
+  bool normed_value = false;  ///< RMS without a scale (Gemma 4).
   OutputGate gate = OutputGate::kNone;
   Projection query, key, value, output, gate_projection;
   std::optional<Indexer> indexer;
@@ -80,7 +80,7 @@ struct LatentAttention {
   int64_t nope_size = 0;
   int64_t rope_size = 0;  ///< Kept beside the latent, shared by all heads.
   int64_t value_size = 0;
-  bool rotated = true;    ///< False: those elements carry no positions (Kimi K3).
+  bool rotated = true;  ///< False: those elements carry no positions (Kimi K3).
   OutputGate gate = OutputGate::kNone;
   Projection query_down, query_up, latent_down, latent_up, output, gate_projection;
   std::optional<Indexer> indexer;
@@ -96,8 +96,8 @@ struct CompressedAttention {
   int64_t rotary_size = 0;
   int64_t query_rank = 0;
   int64_t window = 0;
-  int64_t ratio = 0;           ///< 0: window alone.
-  bool overlapping = false;    ///< Pools of twice `ratio` tokens that overlap by half.
+  int64_t ratio = 0;         ///< 0: window alone.
+  bool overlapping = false;  ///< Pools of twice `ratio` tokens that overlap by half.
   int64_t output_groups = 0;
   int64_t output_rank = 0;
   Projection query_down, query_up, key_value, output_down, output_up;
@@ -112,10 +112,10 @@ struct DeltaAttention {
   int64_t value_heads = 0;
   int64_t key_size = 0;
   int64_t value_size = 0;
-  int64_t convolution = 0;      ///< Taps of the causal depthwise convolution.
-  bool channel_decay = false;   ///< Decay a channel from a low-rank map (KDA), else a head.
-  int64_t decay_rank = 0;       ///< Of that map.
-  int64_t gate_rank = 0;        ///< Low rank of the output gate; 0: full.
+  int64_t convolution = 0;     ///< Taps of the causal depthwise convolution.
+  bool channel_decay = false;  ///< Decay a channel from a low-rank map (KDA), else a head.
+  int64_t decay_rank = 0;      ///< Of that map.
+  int64_t gate_rank = 0;       ///< Low rank of the output gate; 0: full.
   Projection query_key_value, gate, decay, output;
   bool operator==(const DeltaAttention&) const = default;
 };
@@ -162,7 +162,7 @@ struct MixtureOfExperts {
   bool looked_up = false;         ///< The choice is read from a table by token (DeepSeek-V4).
   bool scaled_router = false;     ///< Gemma 4: a scale a channel before, one an expert after.
   WeightFormat up_format, down_format;
-  int64_t latent = 0;             ///< Experts work on this width (latent MoE); 0: hidden size.
+  int64_t latent = 0;  ///< Experts work on this width (latent MoE); 0: hidden size.
   bool latent_norm = false;
   Projection latent_down, latent_up;
   std::optional<DenseFeedForward> shared;  ///< Every token goes through it as well.
@@ -206,14 +206,14 @@ struct TransformerDescription {
   double rotary_base = 10000;
   bool final_norm = true;
   bool tied_embeddings = false;
-  int64_t embedding_size = 0;    ///< Where it is not `hidden` (OPT-350m): projected in and out.
-  int64_t learnt_positions = 0;  ///< Rows of a position table; 0: none.
-  bool scaled_embedding = false; ///< Multiplied by √hidden (Gemma).
-  bool capped_logits = false;    ///< Through a scaled tanh (Gemma 2 and later).
-  Projection head;               ///< Unused when tied.
+  int64_t embedding_size = 0;     ///< Where it is not `hidden` (OPT-350m): projected in and out.
+  int64_t learnt_positions = 0;   ///< Rows of a position table; 0: none.
+  bool scaled_embedding = false;  ///< Multiplied by √hidden (Gemma).
+  bool capped_logits = false;     ///< Through a scaled tanh (Gemma 2 and later).
+  Projection head;                ///< Unused when tied.
 
-  int64_t streams = 0;          ///< Hyper-connections: residual streams (DeepSeek-V4); 0: one.
-  int64_t residual_block = 0;   ///< Attention residuals every so many layers (Kimi K3); 0: none.
+  int64_t streams = 0;             ///< Hyper-connections: residual streams (DeepSeek-V4); 0: one.
+  int64_t residual_block = 0;      ///< Attention residuals every so many layers (Kimi K3); 0: none.
   std::vector<std::string> notes;  ///< For Workload::notes.
 };
 
@@ -234,7 +234,7 @@ std::vector<Choice> language_model_choices();
 /// Sequence defaults to 2048 or the model's longest if that is less, context to
 /// 1024. Wrong choices, phases and sizes throw `kUsage`; sizes in `description`
 /// that do not fit together `kInternal`. `format` as in `Workload::format`.
-Workload build_language_model(const TransformerDescription& description, const BuildOptions& options,
-                              const std::string& format);
+Workload build_language_model(const TransformerDescription& description,
+                              const BuildOptions& options, const std::string& format);
 
 }  // namespace orrery

@@ -60,8 +60,8 @@ Tensor joined_heads(Network& net, const Tensor& x) {
 
 /// MiniMax M3: index queries and one index key a token from the hidden state; the
 /// best blocks by the best score in each.
-void choose_blocks(const Pass& pass, const Indexer& indexer, const Tensor& x, const Surroundings& around,
-                   std::vector<NamedTensor>& caches) {
+void choose_blocks(const Pass& pass, const Indexer& indexer, const Tensor& x,
+                   const Surroundings& around, std::vector<NamedTensor>& caches) {
   Network& net = pass.net;
   const int64_t b = x.dim(0), s = x.dim(1);
   Tensor q = net.reshape(net.linear(x, "index_q_proj", width({indexer.heads, indexer.head_size}),
@@ -72,19 +72,23 @@ void choose_blocks(const Pass& pass, const Indexer& indexer, const Tensor& x, co
   q = rotated(pass, net.rms_norm(q, "index_q_norm", pass.model.epsilon), around);
   k = rotated(pass, net.rms_norm(k, "index_k_norm", pass.model.epsilon), around);
   const Tensor keys = remember(pass, k, "index_cache", kept_tokens(pass, 0), around, caches);
-  choose(pass, q, net.reshape(keys, {b, keys.dim(1), indexer.head_size}), {}, indexer.selected, indexer.block);
+  choose(pass, q, net.reshape(keys, {b, keys.dim(1), indexer.head_size}), {}, indexer.selected,
+         indexer.block);
 }
 
 /// DeepSeek's indexer: queries from the compressed query, one key a token.
-void choose_tokens(const Pass& pass, const Indexer& indexer, const Tensor& x, const Tensor& compressed_query,
-                   const Surroundings& around, std::vector<NamedTensor>& caches) {
+void choose_tokens(const Pass& pass, const Indexer& indexer, const Tensor& x,
+                   const Tensor& compressed_query, const Surroundings& around,
+                   std::vector<NamedTensor>& caches) {
   Network& net = pass.net;
   const int64_t b = x.dim(0), s = x.dim(1);
   const auto scope = net.scope("indexer");
-  Tensor q = net.reshape(net.linear(compressed_query, "wq_b", width({indexer.heads, indexer.head_size}),
-                                    pass.linear(indexer.query)),
-                         {b, s, indexer.heads, indexer.head_size});
-  Tensor k = net.layer_norm(net.linear(x, "wk", indexer.head_size, pass.linear(indexer.key)), "k_norm");
+  Tensor q =
+      net.reshape(net.linear(compressed_query, "wq_b", width({indexer.heads, indexer.head_size}),
+                             pass.linear(indexer.query)),
+                  {b, s, indexer.heads, indexer.head_size});
+  Tensor k =
+      net.layer_norm(net.linear(x, "wk", indexer.head_size, pass.linear(indexer.key)), "k_norm");
   k = net.reshape(k, {b, s, 1, indexer.head_size});
   const int64_t turned = around.cosine.valid() ? 2 * around.cosine.dim(-1) : 0;
   if (turned > 0 && turned <= indexer.head_size) {
@@ -93,7 +97,8 @@ void choose_tokens(const Pass& pass, const Indexer& indexer, const Tensor& x, co
   }
   const Tensor weights = net.linear(x, "weights_proj", indexer.heads, pass.linear(indexer.weights));
   const Tensor keys = remember(pass, k, "index_cache", kept_tokens(pass, 0), around, caches);
-  choose(pass, q, net.reshape(keys, {b, keys.dim(1), indexer.head_size}), weights, indexer.selected, 1);
+  choose(pass, q, net.reshape(keys, {b, keys.dim(1), indexer.head_size}), weights, indexer.selected,
+         1);
 }
 
 }  // namespace
@@ -105,10 +110,11 @@ void choose(const Pass& pass, const Tensor& queries, const Tensor& keys, const T
   if (t == 0) return;
   // One kernel in every engine: scores of all heads are weighed and summed on the
   // fly, so that only [b, s, t] is written.
-  Network::RawOp scores{.code = Opcode::k_einsum,
-                        .operands = {queries, keys},
-                        .results = {{ElementType::kF32, {b, s, t}}},
-                        .strings = {{Attr::kConfig, weights.valid() ? "bshd,btd,bsh->bst" : "bshd,btd->bst"}}};
+  Network::RawOp scores{
+      .code = Opcode::k_einsum,
+      .operands = {queries, keys},
+      .results = {{ElementType::kF32, {b, s, t}}},
+      .strings = {{Attr::kConfig, weights.valid() ? "bshd,btd,bsh->bst" : "bshd,btd->bst"}}};
   if (weights.valid()) scores.operands.push_back(weights);
   Tensor ranked = net.emit(scores)[0];
   int64_t choices = t;
@@ -135,7 +141,8 @@ Tensor grouped_projection(const Pass& pass, const Tensor& x, std::string_view na
   Network& net = pass.net;
   const WeightFormat format = pass.format(described);
   const int64_t groups = x.dim(2), in = x.dim(3);
-  const Tensor weight = net.parameter(fmt::format("{}.weight", name), {groups, in, out}, format.storage);
+  const Tensor weight =
+      net.parameter(fmt::format("{}.weight", name), {groups, in, out}, format.storage);
   Tensor product;
   if (format.storage == ElementType::kNone) {
     product = net.dot_general(x, weight, {2}, {0}, {3}, {1});
@@ -173,8 +180,9 @@ Mixed softmax_attention(const Pass& pass, const SoftmaxAttention& a, const Tenso
   const int64_t v_width = width({a.key_value_heads, a.value_head_size});
   Tensor q, k, v;
   if (a.fused) {
-    const Tensors parts = net.split(
-        net.linear(x, "qkv_proj", q_width + k_width + v_width, pass.linear(a.query)), -1, {q_width, k_width, v_width});
+    const Tensors parts =
+        net.split(net.linear(x, "qkv_proj", q_width + k_width + v_width, pass.linear(a.query)), -1,
+                  {q_width, k_width, v_width});
     q = parts[0], k = parts[1], v = parts[2];
   } else {
     q = net.linear(x, "q_proj", q_width, pass.linear(a.query));
@@ -187,7 +195,8 @@ Mixed softmax_attention(const Pass& pass, const SoftmaxAttention& a, const Tenso
   }
   Tensor gate;
   if (doubled) {
-    const Tensors halves = net.split(net.reshape(q, {b, s, a.heads, 2 * a.head_size}), -1, {a.head_size, a.head_size});
+    const Tensors halves =
+        net.split(net.reshape(q, {b, s, a.heads, 2 * a.head_size}), -1, {a.head_size, a.head_size});
     q = halves[0], gate = halves[1];
   } else {
     q = net.reshape(q, {b, s, a.heads, a.head_size});
@@ -223,11 +232,13 @@ Mixed softmax_attention(const Pass& pass, const SoftmaxAttention& a, const Tenso
     mixed = net.multiply(mixed, net.sigmoid(gate));
   else
     mixed = output_gate(pass, a.gate, a.gate_projection, x, mixed);
-  result.output = net.linear(joined_heads(net, mixed), "o_proj", pass.model.hidden, pass.linear(a.output));
+  result.output =
+      net.linear(joined_heads(net, mixed), "o_proj", pass.model.hidden, pass.linear(a.output));
   return result;
 }
 
-Mixed latent_attention(const Pass& pass, const LatentAttention& a, const Tensor& x, const Surroundings& around) {
+Mixed latent_attention(const Pass& pass, const LatentAttention& a, const Tensor& x,
+                       const Surroundings& around) {
   Network& net = pass.net;
   const auto scope = net.scope("self_attn");
   const int64_t b = x.dim(0), s = x.dim(1);
@@ -236,17 +247,17 @@ Mixed latent_attention(const Pass& pass, const LatentAttention& a, const Tensor&
 
   Tensor compressed = x;
   if (a.query_rank > 0)
-    compressed = net.rms_norm(net.linear(x, "q_a_proj", a.query_rank, pass.linear(a.query_down)), "q_a_layernorm",
-                              pass.model.epsilon);
+    compressed = net.rms_norm(net.linear(x, "q_a_proj", a.query_rank, pass.linear(a.query_down)),
+                              "q_a_layernorm", pass.model.epsilon);
   const Tensor q = net.reshape(net.linear(compressed, a.query_rank > 0 ? "q_b_proj" : "q_proj",
                                           width({a.heads, query_size}), pass.linear(a.query_up)),
                                {b, s, a.heads, query_size});
   const Tensors q_parts = net.split(q, -1, {a.nope_size, a.rope_size});
   const Tensor q_rope = rotated(pass, q_parts[1], around);
 
-  const Tensors down = net.split(net.linear(x, "kv_a_proj_with_mqa", a.latent_rank + a.rope_size,
-                                            pass.linear(a.latent_down)),
-                                 -1, {a.latent_rank, a.rope_size});
+  const Tensors down = net.split(
+      net.linear(x, "kv_a_proj_with_mqa", a.latent_rank + a.rope_size, pass.linear(a.latent_down)),
+      -1, {a.latent_rank, a.rope_size});
   const Tensor latent = net.rms_norm(down[0], "kv_a_layernorm", pass.model.epsilon);
   const Tensor k_rope = rotated(pass, net.reshape(down[1], {b, s, 1, a.rope_size}), around);
 
@@ -258,13 +269,15 @@ Mixed latent_attention(const Pass& pass, const LatentAttention& a, const Tensor&
   }
 
   Tensor mixed;
-  const Tensor entry = pass.training()
-                           ? Tensor()
-                           : net.concatenate({net.reshape(latent, {b, s, 1, a.latent_rank}), k_rope}, -1);
+  const Tensor entry =
+      pass.training()
+          ? Tensor()
+          : net.concatenate({net.reshape(latent, {b, s, 1, a.latent_rank}), k_rope}, -1);
   if (pass.decoding()) {
     // Absorbed: queries go into the latent space, which is key and value at once.
     const Tensor cache = remember(pass, entry, "latent_cache", pass.context, around, result.caches);
-    const Tensor q_latent = grouped_projection(pass, q_parts[0], "kv_b_proj.key", a.latent_rank, {});
+    const Tensor q_latent =
+        grouped_projection(pass, q_parts[0], "kv_b_proj.key", a.latent_rank, {});
     const Dims heads_first = {0, 2, 1, 3};
     const Tensor wide = net.concatenate({q_latent, q_rope}, -1);
     const Tensor keys = net.permuted_view(cache, heads_first);
@@ -280,9 +293,11 @@ Mixed latent_attention(const Pass& pass, const LatentAttention& a, const Tensor&
     const Tensor in_latent = net.permuted_view(net.emit(attention)[0], heads_first);
     mixed = grouped_projection(pass, in_latent, "kv_b_proj.value", a.value_size, {});
     if (a.latent_up.format.storage != ElementType::kNone)
-      net.add_note("decoding keeps kv_b_proj in the model's own type, as engines do for its absorbed form");
+      net.add_note(
+          "decoding keeps kv_b_proj in the model's own type, as engines do for its absorbed form");
   } else {
-    if (pass.gives_caches()) remember(pass, entry, "latent_cache", pass.tokens, around, result.caches);
+    if (pass.gives_caches())
+      remember(pass, entry, "latent_cache", pass.tokens, around, result.caches);
     const Tensors up = net.split(
         net.reshape(net.linear(latent, "kv_b_proj", width({a.heads, a.nope_size + a.value_size}),
                                pass.linear(a.latent_up)),
@@ -295,7 +310,8 @@ Mixed latent_attention(const Pass& pass, const LatentAttention& a, const Tensor&
     mixed = net.attention(queries, keys, up[1], options);
   }
   mixed = output_gate(pass, a.gate, a.gate_projection, x, mixed);
-  result.output = net.linear(joined_heads(net, mixed), "o_proj", pass.model.hidden, pass.linear(a.output));
+  result.output =
+      net.linear(joined_heads(net, mixed), "o_proj", pass.model.hidden, pass.linear(a.output));
   return result;
 }
 
@@ -303,8 +319,8 @@ namespace {
 
 /// Pools every `ratio` tokens into one entry of `size` by learnt weights: [b, e, size].
 /// In decoding the last tokens wait in a state; the pool is formed at every step.
-Tensor pool(const Pass& pass, const Tensor& x, std::string_view name, int64_t size, int64_t ratio, bool overlapping,
-            const Surroundings& around, std::vector<NamedTensor>& caches) {
+Tensor pool(const Pass& pass, const Tensor& x, std::string_view name, int64_t size, int64_t ratio,
+            bool overlapping, const Surroundings& around, std::vector<NamedTensor>& caches) {
   Network& net = pass.net;
   const auto scope = net.scope(name);
   const int64_t b = x.dim(0);
@@ -314,13 +330,16 @@ Tensor pool(const Pass& pass, const Tensor& x, std::string_view name, int64_t si
   single.format.storage = ElementType::kF32;
   Tensor content = net.linear(x, "wkv", columns, single);
   Tensor score = net.linear(x, "wgate", columns, single);
-  const Tensor places = net.convert(net.parameter("ape", {ratio, columns}, ElementType::kF32), x.element());
+  const Tensor places =
+      net.convert(net.parameter("ape", {ratio, columns}, ElementType::kF32), x.element());
   Tensor pooled;
   if (pass.decoding()) {
     const Dims waiting = {b, width({copies, ratio}), columns};
-    const Tensor contents = net.update_cache(net.cache("kv_state", waiting, ElementType::kF32), content, around.position);
-    const Tensor scores = net.update_cache(net.cache("score_state", waiting, ElementType::kF32),
-                                           net.add(score, net.slice(places, 0, 0, 1)), around.position);
+    const Tensor contents = net.update_cache(net.cache("kv_state", waiting, ElementType::kF32),
+                                             content, around.position);
+    const Tensor scores =
+        net.update_cache(net.cache("score_state", waiting, ElementType::kF32),
+                         net.add(score, net.slice(places, 0, 0, 1)), around.position);
     pooled = net.reduce_sum(net.multiply(net.softmax(scores, 1), contents), {1});
     pooled = net.reshape(net.convert(pooled, x.element()), {b, 1, columns});
   } else {
@@ -355,14 +374,17 @@ Mixed compressed_attention(const Pass& pass, const CompressedAttention& a, const
   const auto scope = net.scope("attn");
   const int64_t b = x.dim(0), s = x.dim(1);
   Mixed result;
-  const Tensor compressed = net.rms_norm(net.linear(x, "wq_a", a.query_rank, pass.linear(a.query_down)), "q_norm",
-                                         pass.model.epsilon);
-  Tensor q = net.reshape(net.linear(compressed, "wq_b", width({a.heads, a.head_size}), pass.linear(a.query_up)),
-                         {b, s, a.heads, a.head_size});
+  const Tensor compressed = net.rms_norm(
+      net.linear(x, "wq_a", a.query_rank, pass.linear(a.query_down)), "q_norm", pass.model.epsilon);
+  Tensor q = net.reshape(
+      net.linear(compressed, "wq_b", width({a.heads, a.head_size}), pass.linear(a.query_up)),
+      {b, s, a.heads, a.head_size});
   q = rotated(pass, net.rms_norm(q, "q_head_norm", pass.model.epsilon, false), around);
-  Tensor kv = net.rms_norm(net.linear(x, "wkv", a.head_size, pass.linear(a.key_value)), "kv_norm", pass.model.epsilon);
+  Tensor kv = net.rms_norm(net.linear(x, "wkv", a.head_size, pass.linear(a.key_value)), "kv_norm",
+                           pass.model.epsilon);
   kv = rotated(pass, net.reshape(kv, {b, s, 1, a.head_size}), around);
-  const Tensor near = remember(pass, kv, "window_cache", kept_tokens(pass, a.window), around, result.caches);
+  const Tensor near =
+      remember(pass, kv, "window_cache", kept_tokens(pass, a.window), around, result.caches);
 
   AttentionOptions options;
   options.causal = pass.causal && !pass.decoding();
@@ -373,22 +395,27 @@ Mixed compressed_attention(const Pass& pass, const CompressedAttention& a, const
   const int64_t reach = pass.decoding() ? pass.context : s;
   const int64_t entries = a.ratio > 0 ? reach / a.ratio : 0;
   if (entries > 0) {
-    Tensor far = net.reshape(pool(pass, x, "compressor", a.head_size, a.ratio, a.overlapping, around, result.caches),
-                             {b, pass.decoding() ? 1 : entries, 1, a.head_size});
+    Tensor far = net.reshape(
+        pool(pass, x, "compressor", a.head_size, a.ratio, a.overlapping, around, result.caches),
+        {b, pass.decoding() ? 1 : entries, 1, a.head_size});
     far = remember(pass, far, "pooled_cache", entries, around, result.caches);
     AttentionOptions distant;
     if (a.indexer && !pass.training()) {
       const auto inner = net.scope("indexer");
-      Tensor index_q = net.reshape(net.linear(compressed, "wq_b", width({a.indexer->heads, a.indexer->head_size}),
-                                              pass.linear(a.indexer->query)),
-                                   {b, s, a.indexer->heads, a.indexer->head_size});
+      Tensor index_q = net.reshape(
+          net.linear(compressed, "wq_b", width({a.indexer->heads, a.indexer->head_size}),
+                     pass.linear(a.indexer->query)),
+          {b, s, a.indexer->heads, a.indexer->head_size});
       if (around.cosine.valid() && 2 * around.cosine.dim(-1) <= a.indexer->head_size)
         index_q = rotated(pass, index_q, around);
-      const Tensor weights = net.linear(x, "weights_proj", a.indexer->heads, pass.linear(a.indexer->weights));
-      Tensor keys = pool(pass, x, "compressor", a.indexer->head_size, a.ratio, a.overlapping, around, result.caches);
+      const Tensor weights =
+          net.linear(x, "weights_proj", a.indexer->heads, pass.linear(a.indexer->weights));
+      Tensor keys = pool(pass, x, "compressor", a.indexer->head_size, a.ratio, a.overlapping,
+                         around, result.caches);
       keys = net.reshape(keys, {b, keys.dim(1), 1, a.indexer->head_size});
       keys = remember(pass, keys, "index_cache", entries, around, result.caches);
-      choose(pass, index_q, net.reshape(keys, {b, entries, a.indexer->head_size}), weights, a.indexer->selected, 1);
+      choose(pass, index_q, net.reshape(keys, {b, entries, a.indexer->head_size}), weights,
+             a.indexer->selected, 1);
     }
     if (a.indexer && pass.causal) distant.window = a.indexer->selected;
     Tensor pooled;
@@ -404,9 +431,11 @@ Mixed compressed_attention(const Pass& pass, const CompressedAttention& a, const
     mixed = net.add(mixed, pooled);
   }
   mixed = rotated(pass, mixed, around);
-  const Tensor grouped = net.reshape(mixed, {b, s, a.output_groups, a.heads / a.output_groups * a.head_size});
+  const Tensor grouped =
+      net.reshape(mixed, {b, s, a.output_groups, a.heads / a.output_groups * a.head_size});
   const Tensor low = grouped_projection(pass, grouped, "wo_a", a.output_rank, a.output_down.format);
-  result.output = net.linear(joined_heads(net, low), "wo_b", pass.model.hidden, pass.linear(a.output_up));
+  result.output =
+      net.linear(joined_heads(net, low), "wo_b", pass.model.hidden, pass.linear(a.output_up));
   return result;
 }
 

@@ -63,14 +63,15 @@ Mixed delta_attention(const Pass& pass, const DeltaAttention& a, const Tensor& x
   const int64_t value_width = width({a.value_heads, a.value_size});
   Mixed result;
   const Tensor mixed = causal_convolution(
-      pass, net.linear(x, "in_proj_qkv", 2 * key_width + value_width, pass.linear(a.query_key_value)), a.convolution,
-      false, result.caches);
+      pass,
+      net.linear(x, "in_proj_qkv", 2 * key_width + value_width, pass.linear(a.query_key_value)),
+      a.convolution, false, result.caches);
   const Tensors parts = net.split(mixed, -1, {key_width, key_width, value_width});
   // Queries and keys are brought to length one.
-  const Tensor q =
-      net.rms_norm(net.reshape(parts[0], {b, s, a.key_heads, a.key_size}), "q_norm", pass.model.epsilon, false);
-  const Tensor k =
-      net.rms_norm(net.reshape(parts[1], {b, s, a.key_heads, a.key_size}), "k_norm", pass.model.epsilon, false);
+  const Tensor q = net.rms_norm(net.reshape(parts[0], {b, s, a.key_heads, a.key_size}), "q_norm",
+                                pass.model.epsilon, false);
+  const Tensor k = net.rms_norm(net.reshape(parts[1], {b, s, a.key_heads, a.key_size}), "k_norm",
+                                pass.model.epsilon, false);
   const Tensor v = net.reshape(parts[2], {b, s, a.value_heads, a.value_size});
 
   const Tensor beta = net.sigmoid(net.linear(x, "in_proj_b", a.value_heads, pass.linear(a.decay)));
@@ -93,14 +94,14 @@ Mixed delta_attention(const Pass& pass, const DeltaAttention& a, const Tensor& x
   Tensor out = recur(pass, q, k, v, {decay, beta}, kDeltaChunk, result.caches);
   Tensor gate;
   if (a.gate_rank > 0)
-    gate = net.linear(net.linear(x, "g_a_proj", a.gate_rank, pass.linear(a.gate)), "g_b_proj", value_width,
-                      pass.linear(a.gate));
+    gate = net.linear(net.linear(x, "g_a_proj", a.gate_rank, pass.linear(a.gate)), "g_b_proj",
+                      value_width, pass.linear(a.gate));
   else
     gate = net.linear(x, "in_proj_z", value_width, pass.linear(a.gate));
   out = net.multiply(net.rms_norm(out, "norm", pass.model.epsilon),
                      net.silu(net.reshape(gate, {b, s, a.value_heads, a.value_size})));
-  result.output =
-      net.linear(net.reshape(out, {b, s, value_width}), "out_proj", pass.model.hidden, pass.linear(a.output));
+  result.output = net.linear(net.reshape(out, {b, s, value_width}), "out_proj", pass.model.hidden,
+                             pass.linear(a.output));
   return result;
 }
 
@@ -116,7 +117,8 @@ Mixed state_space(const Pass& pass, const StateSpace& m, const Tensor& x) {
       net.split(net.linear(x, "in_proj", inner + mixed_width + m.heads, pass.linear(m.input)), -1,
                 {inner, mixed_width, m.heads});
   const Tensors mixed = net.split(
-      causal_convolution(pass, parts[1], m.convolution, m.convolution_bias, result.caches), -1, {inner, shared, shared});
+      causal_convolution(pass, parts[1], m.convolution, m.convolution_bias, result.caches), -1,
+      {inner, shared, shared});
   const Tensor values = net.reshape(mixed[0], {b, s, m.heads, m.head_size});
   const Tensor keys = net.reshape(mixed[1], {b, s, m.groups, m.state_size});
   const Tensor queries = net.reshape(mixed[2], {b, s, m.groups, m.state_size});

@@ -18,10 +18,10 @@ struct Pass {
   const TransformerDescription& model;
   Phase phase = Phase::kForward;
   int64_t batch = 1;
-  int64_t tokens = 1;    ///< New ones a sequence.
-  int64_t context = 0;   ///< Length of the caches in decoding.
-  bool causal = true;    ///< Scores above the diagonal are skipped.
-  WeightFormat fallback; ///< Of projections that the description leaves plain.
+  int64_t tokens = 1;     ///< New ones a sequence.
+  int64_t context = 0;    ///< Length of the caches in decoding.
+  bool causal = true;     ///< Scores above the diagonal are skipped.
+  WeightFormat fallback;  ///< Of projections that the description leaves plain.
 
   bool decoding() const { return phase == Phase::kDecode; }
   bool gives_caches() const { return phase == Phase::kPrefill; }
@@ -52,11 +52,14 @@ int64_t rotary_size(const Mixer& mixer);
 /// x [batch, tokens, hidden], normalised.
 Mixed mix(const Pass& pass, const Mixer& mixer, const Tensor& x, const Surroundings& around);
 /// `residual` is what x was before its norm.
-Tensor feed_forward(const Pass& pass, const FeedForward& part, const Tensor& x, const Tensor& residual);
+Tensor feed_forward(const Pass& pass, const FeedForward& part, const Tensor& x,
+                    const Tensor& residual);
 
 // Parts of these.
-Mixed softmax_attention(const Pass& pass, const SoftmaxAttention& a, const Tensor& x, const Surroundings& around);
-Mixed latent_attention(const Pass& pass, const LatentAttention& a, const Tensor& x, const Surroundings& around);
+Mixed softmax_attention(const Pass& pass, const SoftmaxAttention& a, const Tensor& x,
+                        const Surroundings& around);
+Mixed latent_attention(const Pass& pass, const LatentAttention& a, const Tensor& x,
+                       const Surroundings& around);
 Mixed compressed_attention(const Pass& pass, const CompressedAttention& a, const Tensor& x,
                            const Surroundings& around);
 Mixed delta_attention(const Pass& pass, const DeltaAttention& a, const Tensor& x);

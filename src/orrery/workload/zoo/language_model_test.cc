@@ -45,7 +45,8 @@ TEST(LanguageModelZoo, ParametersAreThePublishedOnes) {
     ++members;
     for (const char* phase : {"prefill", "decode"}) {
       const Workload w = model.build(options(phase, 1, 64));
-      EXPECT_EQ(arguments_of(w).parameters, model.published_parameters) << model.name << ' ' << phase;
+      EXPECT_EQ(arguments_of(w).parameters, model.published_parameters)
+          << model.name << ' ' << phase;
     }
   }
   EXPECT_EQ(members, 12);
@@ -60,11 +61,12 @@ constexpr double kLayerWeights = 4 * kHidden * kHidden + 3 * kHidden * kInner;
 TEST(Llama2, PrefillFlopsFollowTheFormula) {
   const double s = 512;
   const double projections = 2 * s * (kLayers * kLayerWeights + kHidden * kVocabulary);
-  const Workload full =
-      build_zoo_model("llama2-7b", options("prefill", 1, 512, {{"logits", "all"}, {"attention", "full"}}));
+  const Workload full = build_zoo_model(
+      "llama2-7b", options("prefill", 1, 512, {{"logits", "all"}, {"attention", "full"}}));
   EXPECT_DOUBLE_EQ(matrix_flops(full), projections + kLayers * 4 * s * s * kHidden);
   // Causal: s·(s+1)/2 of the s² scores.
-  const Workload causal = build_zoo_model("llama2-7b", options("prefill", 1, 512, {{"logits", "all"}}));
+  const Workload causal =
+      build_zoo_model("llama2-7b", options("prefill", 1, 512, {{"logits", "all"}}));
   EXPECT_DOUBLE_EQ(matrix_flops(causal), projections + kLayers * 4 * s * (s + 1) / 2 * kHidden);
   // Engines want the last token's logits alone.
   const Workload last = build_zoo_model("llama2-7b", options("prefill", 1, 512));
@@ -117,8 +119,8 @@ TEST(Llama2, PrefillGivesTheCachesThatDecodeTakes) {
 TEST(Llama2, AgreesWithTheExportedModule) {
   ORRERY_SHARED_DATA_OR_SKIP(path, "h200/stablehlo/llama2_7b_b1_s512_prefill.mlir");
   const Workload exported = load_workload(path, {});
-  const Workload ours =
-      build_zoo_model("llama2-7b", options("prefill", 1, 512, {{"logits", "all"}, {"attention", "full"}}));
+  const Workload ours = build_zoo_model(
+      "llama2-7b", options("prefill", 1, 512, {{"logits", "all"}, {"attention", "full"}}));
   // The export's arguments: every parameter, then the tokens [1, 512].
   std::map<std::string, int> types;
   int64_t bytes = 0;
@@ -148,7 +150,8 @@ TEST(Mixtral, ReadsTheExpertsThatTokensMeet) {
     const Workload w = build_zoo_model("mixtral-8x7b", options("decode", batch, 16));
     int64_t found = 0;
     for (uint32_t i = 0; i < w.ops().size(); ++i)
-      if (w.ops()[i].code == Opcode::k_grouped_dot) found = w.view(OpId{i}).integer(Attr::kActiveGroups, 0);
+      if (w.ops()[i].code == Opcode::k_grouped_dot)
+        found = w.view(OpId{i}).integer(Attr::kActiveGroups, 0);
     return found;
   };
   EXPECT_EQ(active(1), 2);
@@ -194,28 +197,35 @@ TEST(DeepSeekV3, ActivatesThirtySevenBillion) {
 TEST(Gpt2, RefusesMoreThanItsPositions) {
   EXPECT_THAT(usage_error("gpt2", options("prefill", 1, 1025)), HasSubstr("1024 positions"));
   EXPECT_THAT(usage_error("gpt2", options("decode", 1, 2000)), HasSubstr("2000"));
-  EXPECT_EQ(arguments_of(build_zoo_model("gpt2", options("train", 2, 1024))).parameters, 124'439'808);
+  EXPECT_EQ(arguments_of(build_zoo_model("gpt2", options("train", 2, 1024))).parameters,
+            124'439'808);
 }
 
 TEST(LanguageModel, DefaultsAreWithinTheModel) {
   const Workload gpt2 = build_zoo_model("gpt2", options("forward", 1, 0));
-  EXPECT_EQ(gpt2.type(gpt2.function(gpt2.entry()).result_types[0]).dims, (std::vector<int64_t>{1, 1024, 50257}));
+  EXPECT_EQ(gpt2.type(gpt2.function(gpt2.entry()).result_types[0]).dims,
+            (std::vector<int64_t>{1, 1024, 50257}));
   const Workload llama = build_zoo_model("llama2-7b", options("forward", 1, 0));
   EXPECT_EQ(llama.type(llama.function(llama.entry()).result_types[0]).dims,
             (std::vector<int64_t>{1, 2048, 32000}));
   // 32 layers × 2 × 1024 tokens × 4096 × 2 bytes.
-  EXPECT_EQ(arguments_of(build_zoo_model("llama2-7b", options("decode", 1, 0))).cache_bytes, 536'870'912);
+  EXPECT_EQ(arguments_of(build_zoo_model("llama2-7b", options("decode", 1, 0))).cache_bytes,
+            536'870'912);
 }
 
 TEST(LanguageModel, RefusesWhatItDoesNotKnow) {
-  EXPECT_THAT(usage_error("llama2-7b", options("prefill", 1, 8, {{"logit", "all"}})), HasSubstr("logits"));
-  EXPECT_THAT(usage_error("llama2-7b", options("prefill", 1, 8, {{"logits", "some"}})), HasSubstr("last"));
-  EXPECT_THAT(usage_error("llama2-7b", options("prefill", 1, 8, {{"routing", "skewed"}})), HasSubstr("balanced"));
+  EXPECT_THAT(usage_error("llama2-7b", options("prefill", 1, 8, {{"logit", "all"}})),
+              HasSubstr("logits"));
+  EXPECT_THAT(usage_error("llama2-7b", options("prefill", 1, 8, {{"logits", "some"}})),
+              HasSubstr("last"));
+  EXPECT_THAT(usage_error("llama2-7b", options("prefill", 1, 8, {{"routing", "skewed"}})),
+              HasSubstr("balanced"));
   EXPECT_THAT(usage_error("llama2-7b", options("infer", 1, 8)), HasSubstr("prefill"));
   BuildOptions two = options("decode", 1, 8);
   two.sequence = 2;
   EXPECT_THAT(usage_error("llama2-7b", two), HasSubstr("one new token"));
-  EXPECT_THAT(usage_error("llama2-7b", options("train", 1, 8, {{"logits", "last"}})), HasSubstr("logits=all"));
+  EXPECT_THAT(usage_error("llama2-7b", options("train", 1, 8, {{"logits", "last"}})),
+              HasSubstr("logits=all"));
 }
 
 TEST(LanguageModel, ANarrowTypeQuantisesTheWeights) {

@@ -7,8 +7,8 @@
 namespace orrery {
 namespace {
 
-ZooModel entry(TransformerDescription description, std::string name, std::string title, std::string family,
-               int64_t parameters, std::string source) {
+ZooModel entry(TransformerDescription description, std::string name, std::string title,
+               std::string family, int64_t parameters, std::string source) {
   description.name = name;
   return {.name = std::move(name),
           .title = std::move(title),
@@ -135,32 +135,37 @@ TransformerDescription deepseek_v3() {
   return d;
 }
 
-constexpr const char* kGpt2Source = "huggingface.co/openai-community/gpt2 (safetensors); Radford et al. 2019";
-constexpr const char* kLlama2Source = "huggingface.co/meta-llama/Llama-2-7b-hf (safetensors); arXiv:2307.09288";
-constexpr const char* kLlama3Source = "huggingface.co/meta-llama/Llama-3.1-8B (safetensors); arXiv:2407.21783";
+constexpr const char* kGpt2Source =
+    "huggingface.co/openai-community/gpt2 (safetensors); Radford et al. 2019";
+constexpr const char* kLlama2Source =
+    "huggingface.co/meta-llama/Llama-2-7b-hf (safetensors); arXiv:2307.09288";
+constexpr const char* kLlama3Source =
+    "huggingface.co/meta-llama/Llama-3.1-8B (safetensors); arXiv:2407.21783";
 
 const ZooRegistration registration({
     entry(gpt2(12, 768, 12), "gpt2", "GPT-2 small, bf16", "gpt2", 124'439'808, kGpt2Source),
-    entry(gpt2(24, 1024, 16), "gpt2-medium", "GPT-2 medium, bf16", "gpt2", 354'823'168, kGpt2Source),
+    entry(gpt2(24, 1024, 16), "gpt2-medium", "GPT-2 medium, bf16", "gpt2", 354'823'168,
+          kGpt2Source),
     entry(gpt2(36, 1280, 20), "gpt2-large", "GPT-2 large, bf16", "gpt2", 774'030'080, kGpt2Source),
     entry(gpt2(48, 1600, 25), "gpt2-xl", "GPT-2 XL, bf16", "gpt2", 1'557'611'200, kGpt2Source),
-    entry(llama({32, 4096, 32, 32, 11008, 32000, 4096, 1e4}), "llama2-7b", "Llama-2 7B, bf16", "llama2",
-          6'738'415'616, kLlama2Source),
-    entry(llama({40, 5120, 40, 40, 13824, 32000, 4096, 1e4}), "llama2-13b", "Llama-2 13B, bf16", "llama2",
-          13'015'864'320, kLlama2Source),
-    entry(llama({80, 8192, 64, 8, 28672, 32000, 4096, 1e4}), "llama2-70b", "Llama-2 70B, bf16", "llama2",
-          68'976'648'192, kLlama2Source),
-    entry(llama({32, 4096, 32, 8, 14336, 128256, 131072, 5e5}), "llama3-8b", "Llama-3.1 8B, bf16", "llama3",
-          8'030'261'248, kLlama3Source),
-    entry(llama({80, 8192, 64, 8, 28672, 128256, 131072, 5e5}), "llama3-70b", "Llama-3.1 70B, bf16", "llama3",
-          70'553'706'496, kLlama3Source),
-    entry(llama({126, 16384, 128, 8, 53248, 128256, 131072, 5e5}), "llama3-405b", "Llama-3.1 405B, bf16",
-          "llama3", 405'853'388'800, kLlama3Source),
+    entry(llama({32, 4096, 32, 32, 11008, 32000, 4096, 1e4}), "llama2-7b", "Llama-2 7B, bf16",
+          "llama2", 6'738'415'616, kLlama2Source),
+    entry(llama({40, 5120, 40, 40, 13824, 32000, 4096, 1e4}), "llama2-13b", "Llama-2 13B, bf16",
+          "llama2", 13'015'864'320, kLlama2Source),
+    entry(llama({80, 8192, 64, 8, 28672, 32000, 4096, 1e4}), "llama2-70b", "Llama-2 70B, bf16",
+          "llama2", 68'976'648'192, kLlama2Source),
+    entry(llama({32, 4096, 32, 8, 14336, 128256, 131072, 5e5}), "llama3-8b", "Llama-3.1 8B, bf16",
+          "llama3", 8'030'261'248, kLlama3Source),
+    entry(llama({80, 8192, 64, 8, 28672, 128256, 131072, 5e5}), "llama3-70b", "Llama-3.1 70B, bf16",
+          "llama3", 70'553'706'496, kLlama3Source),
+    entry(llama({126, 16384, 128, 8, 53248, 128256, 131072, 5e5}), "llama3-405b",
+          "Llama-3.1 405B, bf16", "llama3", 405'853'388'800, kLlama3Source),
     entry(mixtral(), "mixtral-8x7b", "Mixtral 8x7B v0.1, bf16", "mixtral", 46'702'792'704,
           "huggingface.co/mistralai/Mixtral-8x7B-v0.1 (safetensors); arXiv:2401.04088"),
-    entry(deepseek_v3(), "deepseek-v3", "DeepSeek-V3 without its multi-token prediction, fp8", "deepseek",
-          671'026'404'352,
-          "huggingface.co/deepseek-ai/DeepSeek-V3: 671B without the 14B of multi-token prediction; arXiv:2412.19437"),
+    entry(deepseek_v3(), "deepseek-v3", "DeepSeek-V3 without its multi-token prediction, fp8",
+          "deepseek", 671'026'404'352,
+          "huggingface.co/deepseek-ai/DeepSeek-V3: 671B without the 14B of multi-token prediction; "
+          "arXiv:2412.19437"),
 });
 
 }  // namespace

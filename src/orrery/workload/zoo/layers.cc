@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "orrery/base/error.h"
 #include "orrery/workload/zoo/network_state.h"
@@ -10,6 +11,8 @@
 
 namespace orrery {
 namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
 
@@ -52,7 +55,7 @@ Tensor Network::weight(std::string_view name, const Dims& dims, const WeightForm
                     "or give --dtype bf16",
                     state_->name, mlir_name(format.storage)));
   const auto scoped = [&](std::string_view leaf) { return fmt::format("{}.{}", name, leaf); };
-  const Tensor matrix = parameter(scoped("weight"), dims, format.storage);
+  Tensor matrix = parameter(scoped("weight"), dims, format.storage);
   if (format.scale == ElementType::kNone) return matrix;
   Dims scale_dims = dims;
   scale_dims[at(in_dimension)] = blocks(dims[at(in_dimension)], format.block_in);
@@ -107,7 +110,7 @@ Tensor Network::linear(const Tensor& x, std::string_view name, int64_t out,
       options.format.compute == ElementType::kNone ? x.element() : options.format.compute;
   if (compute != input.element() || compute != matrix.element())
     dot.integers = {{Attr::kComputeType, static_cast<int64_t>(compute)}};
-  const Tensor product = emit(dot)[0];
+  Tensor product = emit(dot)[0];
   if (!options.bias) return product;
   const Tensor bias = parameter(fmt::format("{}.bias", name), {out});
   return add(product, convert(bias, x.element()));
@@ -199,7 +202,7 @@ Tensor Network::convolution(const Tensor& x, std::string_view name, int64_t out_
     result[at(image.spatial[i])] = (size + low[i] + high[i] - reach) / stride[i] + 1;
   }
   const auto ones = Dims(spatial, 1);
-  const Tensor y =
+  Tensor y =
       emit({.code = Opcode::k_convolution,
             .operands = {x, convert(kernel, x.element())},
             .results = {{x.element(), result}},
@@ -248,7 +251,7 @@ Tensor Network::pool(const Tensor& x, const PoolOptions& options, bool maximum) 
     result[d] = (x.dims()[d] + 2 * padding[i] - options.window[i]) / stride[i] + 1;
   }
   return emit({.code = Opcode::k_reduce_window,
-               .operands = {x, constant(maximum ? -INFINITY : 0, x.element())},
+               .operands = {x, constant(maximum ? -kInfinity : 0, x.element())},
                .results = {{x.element(), result}},
                .lists = {{Attr::kWindowSize, windows},
                          {Attr::kWindowStrides, strides},
@@ -434,7 +437,7 @@ Tensor Network::unfused_attention(const Tensor& queries, const Tensor& keys, con
                   constant(static_cast<double>(options.window), ElementType::kS32), "LT");
       seen = binary(Opcode::k_and, seen, near);
     }
-    scores = select(seen, scores, constant(-INFINITY, ElementType::kF32));
+    scores = select(seen, scores, constant(-kInfinity, ElementType::kF32));
   }
   if (options.sinks.valid()) {
     const Tensor sinks = reshape(convert(options.sinks, ElementType::kF32), {1, hk, 1, h / hk, 1});

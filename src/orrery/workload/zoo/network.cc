@@ -4,7 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
+#include <limits>
 
 #include "orrery/base/error.h"
 #include "orrery/workload/zoo/network_state.h"
@@ -51,14 +51,14 @@ Tape& Network::State::add_function(std::string function) {
 }
 
 Recording::Recording(Network::State& state, Tape& tape, std::vector<std::string> scopes)
-    : state_(state), tape_(state.current), scopes_(std::move(state.scopes)) {
-  state_.current = &tape;
-  state_.scopes = std::move(scopes);
+    : state_(state), tape_(&tape), scopes_(std::move(scopes)) {
+  std::swap(state_.current, tape_);
+  state_.scopes.swap(scopes_);
 }
 
 Recording::~Recording() {
-  state_.current = tape_;
-  state_.scopes = std::move(scopes_);
+  std::swap(state_.current, tape_);
+  state_.scopes.swap(scopes_);
 }
 
 Network::Network(std::string format, std::string name, NetworkOptions options)
@@ -150,10 +150,10 @@ Tensor Network::update_cache(const Tensor& cache, const Tensor& update, const Te
   Tensors operands = {cache, convert(update, cache.element())};
   for (int i = 0; i < cache.rank(); ++i)
     operands.push_back(i == d && position.valid() ? position : zero);
-  const Tensor updated = emit({.code = Opcode::k_dynamic_update_slice,
-                               .operands = operands,
-                               .results = {state_->type(cache)},
-                               .integers = {{Attr::kInPlace, 1}}})[0];
+  Tensor updated = emit({.code = Opcode::k_dynamic_update_slice,
+                         .operands = operands,
+                         .results = {state_->type(cache)},
+                         .integers = {{Attr::kInPlace, 1}}})[0];
   set_cache(cache, updated);
   return updated;
 }
@@ -480,7 +480,8 @@ Tensor Network::reduce(const Tensor& x, const Dims& dimensions, bool maximum) {
   for (int i = 0; i < x.rank(); ++i)
     if (std::ranges::find(dimensions, i) == dimensions.end()) dims.push_back(x.dim(i));
   return emit({.code = Opcode::k_reduce,
-               .operands = {x, constant(maximum ? -INFINITY : 0, x.element())},
+               .operands = {x, constant(maximum ? -std::numeric_limits<double>::infinity() : 0,
+                                        x.element())},
                .results = {{x.element(), dims}},
                .lists = {{Attr::kDimensions, dimensions}},
                .region = maximum ? RawOp::Region::kMaximum : RawOp::Region::kAdd})[0];

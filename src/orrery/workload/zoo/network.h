@@ -380,7 +380,7 @@ class Network {
   /// Mean squared error, in fp32.
   void minimise_mean_squared_error(const Tensor& prediction, const Tensor& target);
 
-  /// Bytes and count of what `parameter` made, over all layers.
+  /// How many weights `parameter` made, over all layers; scales are not counted.
   int64_t parameter_count() const;
 
   Workload finish();

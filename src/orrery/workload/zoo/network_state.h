@@ -42,7 +42,7 @@ class Recording {
 
  private:
   Network::State& state_;
-  Tape* tape_;
+  Tape* tape_;  ///< With `scopes_`: what was recorded before.
   std::vector<std::string> scopes_;
 };
 

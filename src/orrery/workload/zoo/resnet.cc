@@ -85,6 +85,7 @@ std::vector<ZooModel> models() {
                                    {"resnet-101", {3, 4, 23, 3}, true, 44'549'160},
                                    {"resnet-152", {3, 8, 36, 3}, true, 60'192'808}};
   std::vector<ZooModel> zoo;
+  zoo.reserve(all.size());
   for (const ResNet& model : all)
     zoo.push_back(
         {.name = model.name,

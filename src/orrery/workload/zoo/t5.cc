@@ -132,8 +132,14 @@ Workload build_t5(const T5Description& d, const BuildOptions& options) {
   if (options.context < 0 || options.context > kMostTokens)
     throw_usage(fmt::format("context {} is not possible here; allowed are 0 to {}", options.context,
                             kMostTokens));
-  if (d.relative_buckets < 1 || d.heads < 1 || d.head_size < 1)
-    throw_usage(fmt::format("'{}' has no heads or no buckets of relative positions", d.name));
+  require_sizes(d.name, {{"vocabulary", d.vocabulary},
+                         {"hidden size", d.hidden},
+                         {"head size", d.head_size},
+                         {"intermediate size", d.intermediate},
+                         {"encoder layers", d.encoder_layers},
+                         {"decoder layers", d.decoder_layers},
+                         {"heads", d.heads},
+                         {"buckets of relative positions", d.relative_buckets}});
 
   NetworkOptions network = read_network_options(options, chosen, d.dtype);
   network.fused_attention = chosen.is("fused_attention", "yes");
@@ -198,7 +204,7 @@ Workload build_t5(const T5Description& d, const BuildOptions& options) {
 
 namespace {
 
-ZooModel entry(T5Description description, std::string title, int64_t parameters) {
+ZooModel entry(const T5Description& description, std::string title, int64_t parameters) {
   return {.name = description.name,
           .title = std::move(title),
           .family = "t5",

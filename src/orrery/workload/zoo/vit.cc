@@ -41,10 +41,17 @@ Workload build_vit(const VitDescription& d, const BuildOptions& options) {
   refuse_sequence(options);
   const Choices chosen(vit_choices(), options.choices);
   const int64_t batch = read_batch(options);
-  if (d.patch < 1 || d.image < d.patch || d.image % d.patch != 0)
+  require_sizes(d.name, {{"image", d.image},
+                         {"patch", d.patch},
+                         {"channels", d.channels},
+                         {"hidden size", d.hidden},
+                         {"layers", d.layers},
+                         {"heads", d.heads},
+                         {"intermediate size", d.intermediate}});
+  if (d.image % d.patch != 0)
     throw_usage(fmt::format("'{}': an image of {} pixels is not made of patches of {}", d.name,
                             d.image, d.patch));
-  if (d.heads < 1 || d.hidden < 1 || d.hidden % d.heads != 0)
+  if (d.hidden % d.heads != 0)
     throw_usage(fmt::format("'{}': a hidden size of {} is not a multiple of {} heads", d.name,
                             d.hidden, d.heads));
   if (phase == Phase::kTrain && d.classes < 1)
@@ -84,7 +91,7 @@ Workload build_vit(const VitDescription& d, const BuildOptions& options) {
 
 namespace {
 
-ZooModel entry(VitDescription description, std::string title, int64_t parameters) {
+ZooModel entry(const VitDescription& description, std::string title, int64_t parameters) {
   return {.name = description.name,
           .title = std::move(title),
           .family = "vit",

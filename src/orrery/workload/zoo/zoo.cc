@@ -24,6 +24,7 @@ Choices::Choices(std::vector<Choice> declared, const std::map<std::string, std::
     const auto found = std::ranges::find(declared, name, &Choice::name);
     if (found == declared.end()) {
       std::vector<std::string> known;
+      known.reserve(declared.size());
       for (const Choice& c : declared) known.push_back(c.name);
       throw_usage(fmt::format("the model has no choice '{}'{}", name, suggestion(name, known)));
     }
@@ -117,6 +118,15 @@ NetworkOptions read_network_options(const BuildOptions& options, const Choices& 
   return network;
 }
 
+void require_sizes(std::string_view model,
+                   std::initializer_list<std::pair<std::string_view, int64_t>> sizes) {
+  constexpr int64_t kMost = int64_t{1} << 24;
+  for (const auto& [what, size] : sizes)
+    if (size < 1 || size > kMost)
+      throw_usage(fmt::format("'{}': {} {} is not possible; allowed are 1 to {}", model, what, size,
+                              kMost));
+}
+
 void refuse_sequence(const BuildOptions& options) {
   if (options.sequence != 0 || options.context != 0)
     throw_usage(
@@ -135,6 +145,7 @@ Workload build_zoo_model(std::string_view name, const BuildOptions& options) {
   const ZooModel* model = find_zoo_model(name);
   if (model != nullptr) return model->build(options);
   std::vector<std::string> names;
+  names.reserve(models().size());
   for (const ZooModel& m : models()) names.push_back(m.name);
   throw_usage(fmt::format("neither a file nor a model of the zoo: '{}'{} ('orrery zoo' lists all)",
                           name, did_you_mean(nearest(name, names))));

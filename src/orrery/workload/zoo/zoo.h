@@ -2,9 +2,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "orrery/workload/reader.h"
@@ -55,6 +57,10 @@ int64_t read_batch(const BuildOptions& options);
 /// tensors multiplied in TF32.
 NetworkOptions read_network_options(const BuildOptions& options, const Choices& choices,
                                     ElementType dtype_otherwise);
+/// Checks the sizes of a model's description, which may come from a file: each must
+/// lie within 1 … 2^24, so that sums and products of a few stay exact.
+void require_sizes(std::string_view model,
+                   std::initializer_list<std::pair<std::string_view, int64_t>> sizes);
 /// For models without tokens: `kUsage` when a sequence or context length was given.
 void refuse_sequence(const BuildOptions& options);
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "orrery/workload/cost.h"
 #include "orrery/workload/zoo/transformers.h"
 #include "orrery/workload/zoo/workload_checks_for_test.h"
 
@@ -67,6 +68,14 @@ TEST_P(EveryVisionModel, TrainsWithEveryOptimiser) {
   EXPECT_EQ(state_bytes_per_weight("adamw", "yes"), 12);  // And the fp32 weight.
   EXPECT_EQ(state_bytes_per_weight("sgd", "no"), 0);
   EXPECT_EQ(state_bytes_per_weight("none", "no"), 0);
+}
+
+TEST_P(EveryVisionModel, CostsWhatTheCountAboveSays) {
+  const ZooModel& model = *find_zoo_model(GetParam());
+  BuildOptions options = in_phase("forward");
+  if (model.family == "t5") options.choices["attention"] = "full";
+  const Workload w = model.build(options);
+  EXPECT_DOUBLE_EQ(total_cost(w, w.entry()).flops(Unit::kMatrix), matrix_flops(w));
 }
 
 TEST_P(EveryVisionModel, TrainingIsThreeTimesForwardLessTheInputsGradient) {
@@ -276,6 +285,35 @@ TEST(ZooUsage, RefusesWhatCannotBe) {
   options.choices = {{"head", "pooler"}};
   options.phase = "train";
   EXPECT_THAT(usage_error("bert-base", options), HasSubstr("head=mlm"));
+}
+
+TEST(ZooUsage, ADescriptionThatCannotBeIsRefused) {
+  const auto error = [](const auto& build) -> std::string {
+    try {
+      build();
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::kUsage) << e.what();
+      return e.what();
+    }
+    return "none";
+  };
+  for (int64_t heads : {int64_t{0}, int64_t{-4}, INT64_MAX, int64_t{7}}) {
+    BertDescription bert;
+    bert.heads = heads;
+    EXPECT_THAT(error([&] { build_bert(bert, {}); }), HasSubstr("heads"));
+    VitDescription vit;
+    vit.heads = heads;
+    EXPECT_THAT(error([&] { build_vit(vit, {}); }), HasSubstr("heads"));
+  }
+  T5Description t5;
+  t5.head_size = INT64_MAX;
+  EXPECT_THAT(error([&] { build_t5(t5, {}); }), HasSubstr("head size"));
+  BertDescription bert;
+  bert.longest_sequence = 600;
+  EXPECT_THAT(error([&] { build_bert(bert, {}); }), HasSubstr("positions"));
+  VitDescription vit;
+  vit.patch = 15;
+  EXPECT_THAT(error([&] { build_vit(vit, {}); }), HasSubstr("patches"));
 }
 
 TEST(ZooUsage, ATensorTooLargeToMeanIsRefused) {

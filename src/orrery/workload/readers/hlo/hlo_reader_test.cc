@@ -529,10 +529,36 @@ TEST(HloReader, LibraryCallsSayWhatTheyCompute) {
   EXPECT_EQ(attention.integer(Attr::kKeyValueHeads, 0), 8);
   EXPECT_EQ(attention.integer(Attr::kCausal, 0), 1);
   EXPECT_EQ(attention.integer(Attr::kWindow, 0), 128);
-  EXPECT_EQ(list(attention, Attr::kLhsBatching), (Ints{0, 2}));
+  EXPECT_EQ(list(attention, Attr::kScores), (Ints{4, 16, 256, 256}));
+  EXPECT_FALSE(attention.has(Attr::kLhsContracting));  // It is more than one product.
   EXPECT_EQ(named(w, "top").integer(Attr::kK, 0), 5);
   EXPECT_EQ(named(w, "other").string(Attr::kTarget), "my\"call");
   EXPECT_TRUE(w.notes().empty());
+}
+
+// A 3×3 convolution of stride 2 from 9×9×6 to 5×5×12, batch 2. Each of its three
+// products multiplies 2·5·5·12 outputs by 3·3·6 inputs.
+TEST(HloReader, GradientsOfConvolutionsAreConvolutionsOfTheirOperands) {
+  const Workload w = read_text(module_of(R"hlo(
+  x = f32[2,9,9,6]{3,2,1,0} parameter(0)
+  k = f32[12,3,3,6]{3,2,1,0} parameter(1)
+  y = f32[2,5,5,12]{3,2,1,0} parameter(2)
+  dx = (f32[2,9,9,6]{3,2,1,0}, u8[0]{0}) custom-call(y, k), window={size=3x3 stride=2x2 pad=1_1x1_1}, dim_labels=b01f_o01i->b01f, custom_call_target="__cudnn$convBackwardInput"
+  ROOT dk = (f32[12,3,3,6]{3,2,1,0}, u8[0]{0}) custom-call(x, y), window={size=3x3 stride=2x2 pad=1_1x1_1}, dim_labels=b01f_o01i->b01f, custom_call_target="__cudnn$convBackwardFilter")hlo"));
+  const OpView dx = named(w, "dx");
+  EXPECT_EQ(dx.integer(Attr::kKernelInput, -1), 0);   // Of k: 12, summed over.
+  EXPECT_EQ(dx.integer(Attr::kKernelOutput, -1), 3);  // Of k: 6.
+  EXPECT_EQ(list(dx, Attr::kKernelSpatial), (Ints{1, 2}));
+  EXPECT_EQ(list(dx, Attr::kBaseDilation), (Ints{2, 2}));
+  EXPECT_FALSE(dx.has(Attr::kWindowStrides));
+  const OpView dk = named(w, "dk");
+  EXPECT_EQ(dk.integer(Attr::kInputFeature, -1), 0);  // Of x: the batch, summed over.
+  EXPECT_EQ(dk.integer(Attr::kInputBatch, -1), 3);
+  EXPECT_EQ(dk.integer(Attr::kKernelInput, -1), 0);   // Of y: the batch.
+  EXPECT_EQ(dk.integer(Attr::kKernelOutput, -1), 3);  // Of y: 12.
+  EXPECT_EQ(list(dk, Attr::kKernelSpatial), (Ints{1, 2}));
+  EXPECT_EQ(list(dk, Attr::kWindowDilation), (Ints{2, 2}));
+  EXPECT_EQ(list(dk, Attr::kOutputSpatial), (Ints{1, 2}));
 }
 
 TEST(HloReader, LibraryCallsWithoutTheirConfigurationAreNoted) {

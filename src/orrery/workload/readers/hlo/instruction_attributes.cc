@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
-#include "orrery/workload/readers/hlo/library_calls.h"
 #include "orrery/workload/readers/hlo/values.h"
 
 namespace orrery::hlo {
@@ -45,6 +45,13 @@ void InstructionAttributes::set(InstructionKind kind, std::span<const AttributeT
   branches_.clear();
   target_ = config_ = {};
   group_size_ = 0;
+  convolution_ = ConvolutionCall::kForward;
+  if (kind.code == Opcode::k_custom_call) {
+    // What window and dim_labels mean depends on the target, which comes after them.
+    for (const AttributeText& text : attributes)
+      if (text.key == "custom_call_target")
+        convolution_ = convolution_call(cursor(text.value).quoted("a string"));
+  }
   for (const AttributeText& text : attributes) {
     if (const AttributeRule* rule = attribute_rule(text.key))
       set_one(kind, *rule, text);
@@ -67,9 +74,14 @@ void InstructionAttributes::set_one(InstructionKind kind, const AttributeRule& r
   switch (rule.form) {
     case Form::kNothing:
       return;
-    case Form::kInteger:
-      builder_->set_int(rule.attr, cursor(value).integer("a number"));
+    case Form::kInteger: {
+      const int64_t number = cursor(value).integer("a number");
+      builder_->set_int(rule.attr, number);
+      if (rule.attr == Attr::kFeatureGroups && number > 1 &&
+          convolution_ == ConvolutionCall::kInputGradient)
+        builder_->add_note("input gradients of grouped convolutions are counted as if ungrouped");
       return;
+    }
     case Form::kFlag:
       builder_->set_int(rule.attr, read_flag(cursor(value)) ? 1 : 0);
       return;
@@ -192,6 +204,19 @@ void InstructionAttributes::set_window(std::string_view value) {
   const auto set = [&](Attr key, const std::vector<int64_t>& list) {
     if (!list.empty()) builder_->set_ints(key, list);
   };
+  if (convolution_ == ConvolutionCall::kInputGradient) {
+    // The gradient slides over the output spread by the stride.
+    builder_->set_ints(Attr::kWindowSize, window.size);
+    set(Attr::kBaseDilation, window.strides);
+    set(Attr::kWindowDilation, window.window_dilation);
+    return;
+  }
+  if (convolution_ == ConvolutionCall::kKernelGradient) {
+    // The output's gradient slides over the input; it is the kernel, of its own size.
+    set(Attr::kWindowStrides, window.window_dilation);
+    set(Attr::kWindowDilation, window.strides);
+    return;
+  }
   builder_->set_ints(Attr::kWindowSize, window.size);
   set(Attr::kWindowStrides, window.strides);
   set(Attr::kBaseDilation, window.base_dilation);
@@ -201,7 +226,15 @@ void InstructionAttributes::set_window(std::string_view value) {
 }
 
 void InstructionAttributes::set_dim_labels(std::string_view value) {
-  const ConvolutionDimensions dims = read_dim_labels(cursor(value));
+  ConvolutionDimensions dims = read_dim_labels(cursor(value));
+  if (convolution_ == ConvolutionCall::kInputGradient) {
+    std::swap(dims.input, dims.output);
+    std::swap(dims.kernel.batch, dims.kernel.feature);
+  } else if (convolution_ == ConvolutionCall::kKernelGradient) {
+    // Sums over the batch: it takes the place of the features, and they its.
+    std::swap(dims.input.batch, dims.input.feature);
+    std::swap(dims.kernel, dims.output);
+  }
   builder_->set_int(Attr::kInputBatch, dims.input.batch);
   builder_->set_int(Attr::kInputFeature, dims.input.feature);
   builder_->set_ints(Attr::kInputSpatial, dims.input.spatial);

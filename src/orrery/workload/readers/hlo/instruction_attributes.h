@@ -9,6 +9,7 @@
 
 #include "orrery/workload/readers/hlo/attribute_rules.h"
 #include "orrery/workload/readers/hlo/instruction_names.h"
+#include "orrery/workload/readers/hlo/library_calls.h"
 #include "orrery/workload/readers/hlo/replica_groups.h"
 #include "orrery/workload/readers/hlo/syntax.h"
 #include "orrery/workload/workload_builder.h"
@@ -76,6 +77,7 @@ class InstructionAttributes {
   std::vector<int64_t> numbers_;
   std::vector<int64_t> branches_;
   int64_t group_size_ = 0;
+  ConvolutionCall convolution_ = ConvolutionCall::kForward;
   std::string_view target_;
   std::string_view config_;
   std::string unescaped_target_;

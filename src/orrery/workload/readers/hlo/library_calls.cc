@@ -107,6 +107,7 @@ bool describe_attention(WorkloadBuilder& builder, std::span<const ValueId> opera
   // The scores are [batch, heads, queries, keys].
   constexpr size_t kScoresRank = 4;
   if (!scores || scores->size() != kScoresRank) return false;
+  builder.set_ints(Attr::kScores, *scores);
   builder.set_int(Attr::kHeads, (*scores)[1]);
   const std::string_view mask = to_text(member(attention, "mask_type"));
   const json& causal_flag = member(attention, "is_causal_mask");
@@ -116,10 +117,8 @@ bool describe_attention(WorkloadBuilder& builder, std::span<const ValueId> opera
   if (const auto window = to_integer(member(attention, "sliding_window_length")))
     builder.set_int(Attr::kWindow, *window);
   const auto dims = to_dot_dimensions(member(attention, "bmm1_dot_dimension_numbers"));
-  if (!dims) return true;  // Backward calls have others; the scores are enough.
-  set_dot_dimensions(builder, *dims);
   // Batch dimensions are [batch, heads]; of the keys they count the shared heads.
-  if (operands.size() >= 2 && dims->rhs_batching.size() == 2) {
+  if (dims && operands.size() >= 2 && dims->rhs_batching.size() == 2) {
     const Type& keys = builder.type_of(operands[1]);
     const int64_t heads = dims->rhs_batching[1];
     if (heads >= 0 && heads < keys.rank())
@@ -159,6 +158,12 @@ void describe_library_call(WorkloadBuilder& builder, std::span<const ValueId> op
                     is_gemm        ? "cuBLAS or Triton matrix products"
                     : is_attention ? "cuDNN attention calls"
                                    : "TopK calls"));
+}
+
+ConvolutionCall convolution_call(std::string_view target) {
+  if (target == "__cudnn$convBackwardInput") return ConvolutionCall::kInputGradient;
+  if (target == "__cudnn$convBackwardFilter") return ConvolutionCall::kKernelGradient;
+  return ConvolutionCall::kForward;
 }
 
 std::optional<int64_t> known_trip_count(std::string_view config) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -11,13 +12,18 @@ namespace orrery::hlo {
 /// Gives the open custom call to a GPU library the attributes that the plain
 /// operation would have, from XLA's backend configuration (backend_configs.proto):
 ///   `__cublas$…`, `__triton_gemm`  dimension numbers and precision of the dot
-///   `__cudnn$fmha…`                dimension numbers of q·kᵀ, heads, causal mask, window
+///   `__cudnn$fmha…`                scores, heads, causal mask, window; the width of a head is
+///                                  the operand's elements over batch · heads · queries
 ///   `TopK`, `__gpu$TopK`           k and its dimension
-/// (`__cudnn$conv…` carries window and dim_labels as a convolution does. Those of
-/// convBackwardInput and convBackwardFilter describe the forward convolution.)
 /// A configuration that is missing or not as expected gives a note.
 void describe_library_call(WorkloadBuilder& builder, std::span<const ValueId> operands,
                            TypeId result, std::string_view target, std::string_view config);
+
+/// Which product of a convolution a call to cuDNN computes. Its window and
+/// dim_labels are always those of the forward convolution; for a gradient they are
+/// turned so that operands 0 and 1 are input and kernel, as in any convolution.
+enum class ConvolutionCall : uint8_t { kForward, kInputGradient, kKernelGradient };
+ConvolutionCall convolution_call(std::string_view target);
 
 /// The iterations of a `while`, from `{"known_trip_count":{"n":"32"}}`.
 std::optional<int64_t> known_trip_count(std::string_view config);

@@ -29,6 +29,7 @@ class Translation {
  public:
   Translation(const Source& source, const ReadOptions& options)
       : source_(&source),
+        trip_count_(options.trip_count),
         builder_("hlo", source.name()),
         shapes_(builder_, open_size(options)),
         syntax_(source, shapes_),
@@ -41,7 +42,7 @@ class Translation {
     while (syntax_.next(text)) computation(text);
     computations_.check_all_defined();
     if (!has_entry_) throw_input(source_->name(), "the module has no ENTRY computation");
-    return builder_.finish(*source_);
+    return builder_.finish(*source_, trip_count_);
   }
 
  private:
@@ -64,6 +65,7 @@ class Translation {
   }
 
   const Source* source_;
+  int64_t trip_count_;  ///< Of loops for which the module gives none.
   WorkloadBuilder builder_;
   ShapeReader shapes_;
   ModuleSyntax syntax_;

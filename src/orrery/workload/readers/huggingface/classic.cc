@@ -11,8 +11,8 @@ void set_biases(SoftmaxAttention& a, bool bias) {
   a.query.bias = a.key.bias = a.value.bias = a.output.bias = bias;
 }
 
-DenseFeedForward plain(const Reading& reading, int64_t layer, std::string_view up, std::string_view down,
-                       int64_t inner, Activation activation, bool bias) {
+DenseFeedForward plain(const Reading& reading, int64_t layer, std::string_view up,
+                       std::string_view down, int64_t inner, Activation activation, bool bias) {
   DenseFeedForward f;
   f.inner = inner;
   f.gated = false;
@@ -38,10 +38,11 @@ TransformerDescription describe_gpt2(const Reading& reading) {
     a.query = reading.projection(i, "attn.c_attn");
     a.output = reading.projection(i, "attn.c_proj");
     set_biases(a, true);
-    d.layers.push_back({a,
-                        plain(reading, i, "mlp.c_fc", "mlp.c_proj",
-                              c.size_or({"n_inner"}, 4 * d.hidden), read_activation(c, "gelu_new"), true),
-                        NormPlacement::kBefore});
+    d.layers.push_back(
+        {a,
+         plain(reading, i, "mlp.c_fc", "mlp.c_proj", c.size_or({"n_inner"}, 4 * d.hidden),
+               read_activation(c, "gelu_new"), true),
+         NormPlacement::kBefore});
   }
   return d;
 }
@@ -103,12 +104,14 @@ TransformerDescription describe_phi(const Reading& reading) {
     a.output = reading.projection(i, "self_attn.dense");
     if (!c.has("partial_rotary_factor")) a.rotary_size = a.head_size / 4 * 2;
     if (c.flag_or({"qk_layernorm"}, false))
-      c.fail("qk_layernorm", "layer norms of queries and keys ('qk_layernorm') are not supported in 'phi'");
+      c.fail("qk_layernorm",
+             "layer norms of queries and keys ('qk_layernorm') are not supported in 'phi'");
     set_biases(a, true);
-    d.layers.push_back({a,
-                        plain(reading, i, "mlp.fc1", "mlp.fc2", c.size_or({"intermediate_size"}, 4 * d.hidden),
-                              read_activation(c, "gelu_new"), true),
-                        NormPlacement::kParallelOneNorm});
+    d.layers.push_back(
+        {a,
+         plain(reading, i, "mlp.fc1", "mlp.fc2", c.size_or({"intermediate_size"}, 4 * d.hidden),
+               read_activation(c, "gelu_new"), true),
+         NormPlacement::kParallelOneNorm});
   }
   return d;
 }

@@ -38,7 +38,8 @@ std::string sanitise(const Source& source) {
       if (text.compare(i, word.size(), word) != 0) continue;
       // "NaN" is shorter than "null": a zero stands for it.
       const std::string_view instead = word.size() < 4 ? "0" : "null";
-      text.replace(i, word.size(), std::string(instead) + std::string(word.size() - instead.size(), ' '));
+      text.replace(i, word.size(),
+                   std::string(instead) + std::string(word.size() - instead.size(), ' '));
       i += word.size() - 1;
       break;
     }
@@ -67,8 +68,8 @@ Config::Config(std::shared_ptr<const Source> source, std::shared_ptr<const Node>
 
 Config Config::parse(std::shared_ptr<const Source> source) {
   if (source->text().size() > kMaxBytes)
-    throw_input(source->name(), fmt::format("larger than {} MiB, which no model description is",
-                                            kMaxBytes >> 20));
+    throw_input(source->name(),
+                fmt::format("larger than {} MiB, which no model description is", kMaxBytes >> 20));
   auto root = std::make_shared<Json>();
   try {
     *root = Json::parse(sanitise(*source));
@@ -115,7 +116,8 @@ std::optional<int64_t> as_whole(const Json& value) {
   if (value.is_number_integer()) return value.get<int64_t>();
   if (value.is_number_float()) {
     const double number = value.get<double>();
-    if (number >= -1e15 && number <= 1e15 && number == static_cast<double>(static_cast<int64_t>(number)))
+    if (number >= -1e15 && number <= 1e15 &&
+        number == static_cast<double>(static_cast<int64_t>(number)))
       return static_cast<int64_t>(number);
   }
   return std::nullopt;
@@ -187,7 +189,8 @@ std::vector<std::string> Config::texts(Names names) const {
   std::vector<std::string> texts;
   for (const Json& entry : *value) {
     if (!entry.is_string())
-      fail(found, fmt::format("'{}' must be a list of strings, found {} in it", found, shown(entry)));
+      fail(found,
+           fmt::format("'{}' must be a list of strings, found {} in it", found, shown(entry)));
     texts.push_back(entry.get<std::string>());
   }
   return texts;
@@ -230,7 +233,8 @@ int64_t Config::number_at(std::string_view name, int64_t layer) const {
   const Json& value = *entry(name, layer, place).value;
   const std::optional<int64_t> number = as_whole(value);
   if (!number || *number < 0 || *number > kMaxSize)
-    fail(name, fmt::format("'{}' must be a list of integers from 0 to 2^31, found {} in it", name, shown(value)));
+    fail(name, fmt::format("'{}' must be a list of integers from 0 to 2^31, found {} in it", name,
+                           shown(value)));
   return *number;
 }
 

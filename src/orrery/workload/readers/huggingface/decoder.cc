@@ -18,7 +18,8 @@ ElementType read_type(const Config& config, TransformerDescription& description)
   if (name == "float16" || name == "half") return ElementType::kF16;
   if (name == "float32" || name == "float") return ElementType::kF32;
   if (name.empty() || name == "auto")
-    description.notes.emplace_back("the configuration does not name its element type; bf16 is assumed");
+    description.notes.emplace_back(
+        "the configuration does not name its element type; bf16 is assumed");
   else
     description.notes.push_back(fmt::format("element type '{}' is built as bf16", name));
   return ElementType::kBF16;
@@ -28,7 +29,8 @@ int64_t rotary_size(const Reading& reading, int64_t head_size) {
   const Config& c = reading.text;
   if (c.has("rotary_dim")) return std::min(head_size, c.count_or({"rotary_dim"}, 0) / 2 * 2);
   double part = c.real_or({"partial_rotary_factor", "rotary_pct"}, 1.0);
-  if (const auto rope = c.object("rope_parameters")) part = rope->real_or({"partial_rotary_factor"}, part);
+  if (const auto rope = c.object("rope_parameters"))
+    part = rope->real_or({"partial_rotary_factor"}, part);
   part = std::clamp(part, 0.0, 1.0);
   return static_cast<int64_t>(static_cast<double>(head_size) * part) / 2 * 2;
 }
@@ -36,10 +38,12 @@ int64_t rotary_size(const Reading& reading, int64_t head_size) {
 }  // namespace
 
 int64_t layer_count(const Reading& reading) {
-  const int64_t layers = reading.text.size({"num_hidden_layers", "n_layer", "num_layers", "n_layers"});
+  const int64_t layers =
+      reading.text.size({"num_hidden_layers", "n_layer", "num_layers", "n_layers"});
   if (layers > kMaxLayers)
-    reading.text.fail("num_hidden_layers",
-                      fmt::format("{} layers are more than the {} that can be meant", layers, kMaxLayers));
+    reading.text.fail(
+        "num_hidden_layers",
+        fmt::format("{} layers are more than the {} that can be meant", layers, kMaxLayers));
   return layers;
 }
 
@@ -53,12 +57,14 @@ TransformerDescription describe_frame(const Reading& reading) {
   d.vocabulary = c.size({"vocab_size", "padded_vocab_size"});
   d.hidden = c.size({"hidden_size", "n_embd", "d_model"});
   d.longest = c.count_or({"max_position_embeddings", "n_positions", "seq_length"}, 0);
-  d.epsilon = c.real_or({"rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "layernorm_epsilon", "norm_eps"},
-                        1e-6);
+  d.epsilon = c.real_or(
+      {"rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "layernorm_epsilon", "norm_eps"},
+      1e-6);
   d.tied_embeddings = reading.tied(false);
   d.head.format = reading.quantisation.format("lm_head");
   const int64_t predicted = c.count_or(
-      {"num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers", "mtp_num_layers"}, 0);
+      {"num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers", "mtp_num_layers"},
+      0);
   if (predicted > 0)
     d.notes.push_back(fmt::format(
         "multi-token prediction ({} module{}) is not built: it runs only in speculative decoding",
@@ -69,7 +75,8 @@ TransformerDescription describe_frame(const Reading& reading) {
 Activation read_activation(const Config& config, std::string_view otherwise) {
   const std::string name = config.text_or(
       {"hidden_act", "hidden_activation", "activation_function", "mlp_hidden_act"}, otherwise);
-  if (name == "silu" || name == "swish" || name == "swigluoai" || name == "swiglu" || name == "situ")
+  if (name == "silu" || name == "swish" || name == "swigluoai" || name == "swiglu" ||
+      name == "situ")
     return Activation::kSilu;
   if (name.find("gelu") != std::string::npos) return Activation::kGelu;
   if (name == "relu") return Activation::kRelu;
@@ -82,17 +89,21 @@ SoftmaxAttention read_attention(const Reading& reading, int64_t layer, std::stri
   const Config& c = reading.text;
   SoftmaxAttention a;
   a.heads = c.size({"num_attention_heads", "n_head"});
-  a.key_value_heads = c.size_or(
-      {"num_key_value_heads", "num_attention_groups", "multi_query_group_num"}, a.heads);
+  a.key_value_heads =
+      c.size_or({"num_key_value_heads", "num_attention_groups", "multi_query_group_num"}, a.heads);
   const int64_t hidden = c.size({"hidden_size", "n_embd"});
-  if (!c.has("head_dim") && !c.has("kv_channels") && !c.has("attention_head_dim") && hidden % a.heads != 0)
+  if (!c.has("head_dim") && !c.has("kv_channels") && !c.has("attention_head_dim") &&
+      hidden % a.heads != 0)
     c.fail("num_attention_heads",
-           fmt::format("hidden size {} does not divide into {} heads, and no 'head_dim' is given", hidden, a.heads));
-  a.head_size = c.size_or({"head_dim", "attention_head_dim", "kv_channels"}, std::max<int64_t>(1, hidden / a.heads));
+           fmt::format("hidden size {} does not divide into {} heads, and no 'head_dim' is given",
+                       hidden, a.heads));
+  a.head_size = c.size_or({"head_dim", "attention_head_dim", "kv_channels"},
+                          std::max<int64_t>(1, hidden / a.heads));
   a.value_head_size = a.head_size;
   if (a.heads % a.key_value_heads != 0)
-    c.fail("num_key_value_heads", fmt::format("{} attention heads cannot share {} key-value heads evenly",
-                                              a.heads, a.key_value_heads));
+    c.fail("num_key_value_heads",
+           fmt::format("{} attention heads cannot share {} key-value heads evenly", a.heads,
+                       a.key_value_heads));
   a.rotary_size = rotary_size(reading, a.head_size);
   const std::string base(module);
   a.query = reading.projection(layer, base + ".q_proj");
@@ -102,8 +113,8 @@ SoftmaxAttention read_attention(const Reading& reading, int64_t layer, std::stri
   return a;
 }
 
-DenseFeedForward read_dense(const Reading& reading, int64_t layer, std::string_view module, int64_t inner,
-                            bool gated, Activation activation) {
+DenseFeedForward read_dense(const Reading& reading, int64_t layer, std::string_view module,
+                            int64_t inner, bool gated, Activation activation) {
   DenseFeedForward f;
   f.inner = inner;
   f.gated = gated;
@@ -131,7 +142,8 @@ bool has_experts(const Reading& reading, int64_t layer) {
   if (c.is_list("moe_layers_enum")) return c.lists_layer("moe_layers_enum", layer);
   if (c.lists_layer("mlp_only_layers", layer)) return false;
   if (layer < c.count_or({"first_k_dense_replace"}, 0)) return false;
-  if (c.has("interleave_moe_layer_step")) return (layer + 1) % c.size({"interleave_moe_layer_step"}) == 0;
+  if (c.has("interleave_moe_layer_step"))
+    return (layer + 1) % c.size({"interleave_moe_layer_step"}) == 0;
   if (c.has("decoder_sparse_step")) return (layer + 1) % c.size({"decoder_sparse_step"}) == 0;
   return layer % c.size_or({"moe_layer_freq"}, 1) == 0;
 }
@@ -143,23 +155,27 @@ MixtureOfExperts read_experts(const Reading& reading, int64_t layer, std::string
   m.active = c.size({"num_experts_per_tok", "num_experts_per_token", "moe_top_k", "top_k_experts",
                      "experts_per_token"});
   if (m.active > m.experts)
-    c.fail("num_experts_per_tok", fmt::format("{} of {} experts cannot be chosen", m.active, m.experts));
+    c.fail("num_experts_per_tok",
+           fmt::format("{} of {} experts cannot be chosen", m.active, m.experts));
   m.inner = c.size({"moe_intermediate_size", "expert_intermediate_size", "intermediate_size"});
   m.activation = read_activation(c, "silu");
   const std::string base(module);
   // A router is a bare parameter in most checkpoints and is never quantised.
   m.up_format = reading.projection(layer, base + ".experts.up_proj").format;
   m.down_format = reading.projection(layer, base + ".experts.down_proj").format;
-  m.score_correction = c.text_or({"topk_method"}, "") == "noaux_tc" || c.flag_or({"use_routing_bias"}, false) ||
+  m.score_correction = c.text_or({"topk_method"}, "") == "noaux_tc" ||
+                       c.flag_or({"use_routing_bias"}, false) ||
                        c.flag_or({"use_moe_router_bias"}, false);
-  int64_t shared = c.count_or({"shared_expert_intermediate_size", "moe_shared_expert_intermediate_size",
-                               "share_expert_dim", "shared_intermediate_size"},
-                              0);
+  int64_t shared =
+      c.count_or({"shared_expert_intermediate_size", "moe_shared_expert_intermediate_size",
+                  "share_expert_dim", "shared_intermediate_size"},
+                 0);
   const int64_t shared_experts = c.count_or({"n_shared_experts", "num_shared_experts"}, 0);
   if (shared == 0) shared = shared_experts * m.inner;
   if (shared > kMaxSize) c.fail("n_shared_experts", "the shared experts are wider than 2^31");
   if (shared > 0) {
-    const std::string name = c.has("shared_expert_intermediate_size") ? ".shared_expert" : ".shared_experts";
+    const std::string name =
+        c.has("shared_expert_intermediate_size") ? ".shared_expert" : ".shared_experts";
     m.shared = read_dense(reading, layer, base + name, shared, m.gated, m.activation);
   }
   return m;
@@ -172,7 +188,8 @@ std::optional<int64_t> window_by_type(const Reading& reading, int64_t layer) {
   if (type == "full_attention" || type == "attention") return 0;
   if (type == "sliding_attention") return c.size({"sliding_window"});
   if (type == "chunked_attention") return c.size({"attention_chunk_size"});
-  c.fail("layer_types", fmt::format("attention of type '{}' is not supported in '{}'", type, reading.type));
+  c.fail("layer_types",
+         fmt::format("attention of type '{}' is not supported in '{}'", type, reading.type));
 }
 
 namespace {
@@ -181,7 +198,8 @@ namespace {
 int64_t window_by_family(const Reading& reading, int64_t layer) {
   const Config& c = reading.text;
   const std::string& type = reading.type;
-  if (type == "mistral" || type == "mixtral" || type == "phi3") return c.count_or({"sliding_window"}, 0);
+  if (type == "mistral" || type == "mixtral" || type == "phi3")
+    return c.count_or({"sliding_window"}, 0);
   if (type.starts_with("qwen")) {
     if (!c.flag_or({"use_sliding_window"}, false)) return 0;
     return layer >= c.count_or({"max_window_layers"}, 0) ? c.count_or({"sliding_window"}, 0) : 0;
@@ -189,7 +207,9 @@ int64_t window_by_family(const Reading& reading, int64_t layer) {
   if (type == "gemma2") return layer % 2 == 0 ? c.size_or({"sliding_window"}, 4096) : 0;
   if (type == "gemma3" || type == "gemma4") {
     const int64_t pattern = c.size_or({"sliding_window_pattern"}, 6);
-    return (layer + 1) % pattern != 0 ? c.size_or({"sliding_window"}, type == "gemma3" ? 4096 : 1024) : 0;
+    return (layer + 1) % pattern != 0
+               ? c.size_or({"sliding_window"}, type == "gemma3" ? 4096 : 1024)
+               : 0;
   }
   if (type == "llama4") {
     // Every fourth layer has no positions and sees everything; the others see chunks.
@@ -221,8 +241,8 @@ void set_biases(const Reading& reading, SoftmaxAttention& a) {
   const bool inputs = stated || ((type == "qwen2" || type == "qwen2_moe") && !c.has("qkv_bias"));
   a.query.bias = a.key.bias = a.value.bias = inputs;
   // Llama and gpt-oss put one on the output as well; the others do not.
-  a.output.bias = stated && (type == "llama" || type == "gpt_oss" || type == "qwen3" || type == "qwen3_moe" ||
-                             type.starts_with("gemma"));
+  a.output.bias = stated && (type == "llama" || type == "gpt_oss" || type == "qwen3" ||
+                             type == "qwen3_moe" || type.starts_with("gemma"));
 }
 
 QueryKeyNorm query_key_norm(const Reading& reading, int64_t window) {
@@ -231,7 +251,8 @@ QueryKeyNorm query_key_norm(const Reading& reading, int64_t window) {
   if (type.starts_with("qwen3") || type == "gemma3" || type == "gemma4" || type.starts_with("step"))
     return QueryKeyNorm::kHead;
   if (type == "llama4") {
-    return c.flag_or({"use_qk_norm"}, true) && window > 0 ? QueryKeyNorm::kWithoutScale : QueryKeyNorm::kNone;
+    return c.flag_or({"use_qk_norm"}, true) && window > 0 ? QueryKeyNorm::kWithoutScale
+                                                          : QueryKeyNorm::kNone;
   }
   if (!c.flag_or({"use_qk_norm"}, false)) return QueryKeyNorm::kNone;
   return c.text_or({"qk_norm_type"}, "per_head") == "per_layer" ? QueryKeyNorm::kWholeProjection
@@ -242,7 +263,8 @@ QueryKeyNorm query_key_norm(const Reading& reading, int64_t window) {
 std::optional<Indexer> block_indexer(const Reading& reading, int64_t layer) {
   const auto sparse = reading.text.object("sparse_attention_config");
   if (!sparse || !sparse->flag_or({"use_sparse_attention"}, true)) return std::nullopt;
-  if (sparse->has("sparse_attention_freq") && sparse->number_at("sparse_attention_freq", layer) == 0)
+  if (sparse->has("sparse_attention_freq") &&
+      sparse->number_at("sparse_attention_freq", layer) == 0)
     return std::nullopt;
   Indexer i;
   i.heads = sparse->size({"sparse_num_index_heads"});
@@ -279,13 +301,15 @@ SoftmaxAttention decoder_attention(const Reading& reading, int64_t layer) {
     }
     a.value_head_size = local ? c.size_or({"swa_v_head_dim", "v_head_dim"}, a.head_size)
                               : c.size_or({"v_head_dim"}, a.head_size);
-    a.sinks = c.flag_or({local ? "add_swa_attention_sink_bias" : "add_full_attention_sink_bias"}, false);
+    a.sinks =
+        c.flag_or({local ? "add_swa_attention_sink_bias" : "add_full_attention_sink_bias"}, false);
     a.rotary_size = rotary_size(reading, a.head_size);
   }
   if (type.starts_with("step")) {
     if (const auto other = c.object("attention_other_setting"); other && a.window > 0) {
       a.heads = other->size_or({"num_attention_heads"}, a.heads);
-      a.key_value_heads = other->size_or({"num_attention_groups", "num_key_value_heads"}, a.key_value_heads);
+      a.key_value_heads =
+          other->size_or({"num_attention_groups", "num_key_value_heads"}, a.key_value_heads);
     }
     if (c.flag_or({"use_head_wise_attn_gate"}, false)) {
       a.gate = OutputGate::kHead;
@@ -302,11 +326,13 @@ SoftmaxAttention decoder_attention(const Reading& reading, int64_t layer) {
     }
     const int64_t borrowing = c.count_or({"num_kv_shared_layers"}, 0);
     if (borrowing > 0)
-      c.fail("num_kv_shared_layers", "layers that share keys and values ('num_kv_shared_layers') are not supported");
+      c.fail("num_kv_shared_layers",
+             "layers that share keys and values ('num_kv_shared_layers') are not supported");
   }
   if (a.heads % a.key_value_heads != 0)
-    c.fail("num_key_value_heads", fmt::format("{} attention heads cannot share {} key-value heads evenly",
-                                              a.heads, a.key_value_heads));
+    c.fail("num_key_value_heads",
+           fmt::format("{} attention heads cannot share {} key-value heads evenly", a.heads,
+                       a.key_value_heads));
   return a;
 }
 
@@ -337,7 +363,8 @@ FeedForward decoder_feed_forward(const Reading& reading, int64_t layer) {
   if (type == "gpt_oss") m.expert_bias = m.router.bias = true;
   if (type == "glm4_moe") m.score_correction = true;
   if (type == "llama4")
-    m.shared = read_dense(reading, layer, "feed_forward.shared_expert", c.size({"intermediate_size"}), true, activation);
+    m.shared = read_dense(reading, layer, "feed_forward.shared_expert",
+                          c.size({"intermediate_size"}), true, activation);
   if (type.starts_with("minimax")) {
     // These checkpoints call the matrices w1 (gate), w3 (up) and w2 (down).
     m.up_format = reading.projection(layer, module + ".experts.w1").format;
@@ -386,7 +413,8 @@ TransformerDescription describe_decoder(const Reading& reading) {
         "the configuration states neither gates a head nor other head counts for sliding layers, "
         "as Step-3.5-Flash has them; none are built");
   if (type == "minimax_m3")
-    d.notes.emplace_back("the choice of key blocks is counted; attention is over the chosen blocks alone");
+    d.notes.emplace_back(
+        "the choice of key blocks is counted; attention is over the chosen blocks alone");
   return d;
 }
 
@@ -396,7 +424,8 @@ TransformerDescription describe_nemotron_search(const Reading& reading) {
   const int64_t layers = layer_count(reading);
   const std::vector<Config> blocks = c.objects("block_configs");
   if (static_cast<int64_t>(blocks.size()) != layers)
-    c.fail("block_configs", fmt::format("'block_configs' has {} entries for {} layers", blocks.size(), layers));
+    c.fail("block_configs",
+           fmt::format("'block_configs' has {} entries for {} layers", blocks.size(), layers));
   for (int64_t i = 0; i < layers; ++i) {
     const Config& block = blocks[static_cast<size_t>(i)];
     Layer layer;
@@ -408,7 +437,8 @@ TransformerDescription describe_nemotron_search(const Reading& reading) {
       SoftmaxAttention a = read_attention(reading, i, "self_attn");
       const int64_t group = attention->size({"n_heads_in_group"});
       if (a.heads % group != 0)
-        attention->fail("n_heads_in_group", fmt::format("{} heads do not divide into groups of {}", a.heads, group));
+        attention->fail("n_heads_in_group",
+                        fmt::format("{} heads do not divide into groups of {}", a.heads, group));
       a.key_value_heads = a.heads / group;
       a.window = attention->count_or({"window_length"}, 0);
       layer.mixer = a;

@@ -10,7 +10,7 @@ namespace {
 ElementType read_type(const Config& config) {
   const std::string name = config.text_or({"torch_dtype", "dtype"}, "bfloat16");
   if (name.ends_with("float32")) return ElementType::kF32;
-  return name.ends_with("bfloat16") ? ElementType::kBF16
+  return name.ends_with("bfloat16")  ? ElementType::kBF16
          : name.ends_with("float16") ? ElementType::kF16
                                      : ElementType::kBF16;
 }
@@ -18,13 +18,15 @@ ElementType read_type(const Config& config) {
 int64_t layers_within(const Config& c, std::string_view name, int64_t otherwise) {
   const int64_t layers = c.size_or({name}, otherwise);
   if (layers > kMaxLayers)
-    c.fail(name, fmt::format("{} layers are more than the {} that can be meant", layers, kMaxLayers));
+    c.fail(name,
+           fmt::format("{} layers are more than the {} that can be meant", layers, kMaxLayers));
   return layers;
 }
 
 void check_heads(const Config& c, int64_t hidden, int64_t heads) {
   if (hidden % heads != 0)
-    c.fail("num_attention_heads", fmt::format("hidden size {} does not divide into {} heads", hidden, heads));
+    c.fail("num_attention_heads",
+           fmt::format("hidden size {} does not divide into {} heads", hidden, heads));
 }
 
 }  // namespace
@@ -38,7 +40,8 @@ BertDescription describe_bert(const Reading& reading) {
   d.positions = c.size_or({"max_position_embeddings"}, 512);
   // RoBERTa counts positions from 2: the padding token's index and one.
   if (reading.type != "bert") {
-    if (d.positions <= 2) c.fail("max_position_embeddings", "RoBERTa's position table has more than 2 rows");
+    if (d.positions <= 2)
+      c.fail("max_position_embeddings", "RoBERTa's position table has more than 2 rows");
     d.longest_sequence = d.positions - 2;
   }
   d.token_types = c.size_or({"type_vocab_size"}, 2);
@@ -50,10 +53,12 @@ BertDescription describe_bert(const Reading& reading) {
   d.epsilon = c.real_or({"layer_norm_eps"}, 1e-12);
   d.dtype = read_type(c);
   if (read_activation(c, "gelu") != Activation::kGelu)
-    c.fail("hidden_act", fmt::format("activations other than GELU are not supported in '{}'", reading.type));
+    c.fail("hidden_act",
+           fmt::format("activations other than GELU are not supported in '{}'", reading.type));
   const std::string positions = c.text_or({"position_embedding_type"}, "absolute");
   if (positions != "absolute")
-    c.fail("position_embedding_type", fmt::format("positions of type '{}' are not supported", positions));
+    c.fail("position_embedding_type",
+           fmt::format("positions of type '{}' are not supported", positions));
   if (c.flag_or({"is_decoder"}, false) || c.flag_or({"add_cross_attention"}, false))
     c.fail("is_decoder", fmt::format("'{}' as a decoder is not supported", reading.type));
   return d;
@@ -68,7 +73,8 @@ VitDescription describe_vit(const Reading& reading) {
   d.patch = c.size_or({"patch_size"}, 16);
   d.channels = c.size_or({"num_channels"}, 3);
   if (d.image % d.patch != 0)
-    c.fail("patch_size", fmt::format("images of {} pixels do not divide into patches of {}", d.image, d.patch));
+    c.fail("patch_size",
+           fmt::format("images of {} pixels do not divide into patches of {}", d.image, d.patch));
   d.hidden = c.size_or({"hidden_size"}, 768);
   d.layers = layers_within(c, "num_hidden_layers", 12);
   d.heads = c.size_or({"num_attention_heads"}, 12);
@@ -82,7 +88,8 @@ VitDescription describe_vit(const Reading& reading) {
     if (architecture == "ViTForImageClassification") {
       const auto labels = c.object("id2label");
       // PretrainedConfig's default where the labels are not listed.
-      d.classes = labels ? static_cast<int64_t>(labels->names().size()) : c.size_or({"num_labels"}, 2);
+      d.classes =
+          labels ? static_cast<int64_t>(labels->names().size()) : c.size_or({"num_labels"}, 2);
     }
   return d;
 }
@@ -102,7 +109,8 @@ T5Description describe_t5(const Reading& reading) {
   d.relative_buckets = c.size_or({"relative_attention_num_buckets"}, 32);
   const std::string projection = c.text_or({"feed_forward_proj"}, "relu");
   if (projection != "relu" && projection != "gated-gelu")
-    c.fail("feed_forward_proj", fmt::format("a feed-forward of kind '{}' is not supported", projection));
+    c.fail("feed_forward_proj",
+           fmt::format("a feed-forward of kind '{}' is not supported", projection));
   d.gated = projection == "gated-gelu";
   d.tied = reading.tied(true);
   d.epsilon = c.real_or({"layer_norm_epsilon"}, 1e-6);

@@ -22,19 +22,25 @@ class HuggingFaceReader : public Reader {
     const auto config = huggingface::Config::parse(std::make_shared<const Source>(source));
     const huggingface::Model model = huggingface::describe(config);
     try {
-      if (const auto* bert = std::get_if<BertDescription>(&model)) return build_bert(*bert, options.build);
-      if (const auto* vit = std::get_if<VitDescription>(&model)) return build_vit(*vit, options.build);
+      if (const auto* bert = std::get_if<BertDescription>(&model))
+        return build_bert(*bert, options.build);
+      if (const auto* vit = std::get_if<VitDescription>(&model))
+        return build_vit(*vit, options.build);
       if (const auto* t5 = std::get_if<T5Description>(&model)) return build_t5(*t5, options.build);
-      return build_language_model(std::get<TransformerDescription>(model), options.build, "huggingface");
+      return build_language_model(std::get<TransformerDescription>(model), options.build,
+                                  "huggingface");
     } catch (const std::invalid_argument& e) {
-      throw_input(source.name(), std::string("the model does not fit into any memory: ") + e.what());
+      throw_input(source.name(),
+                  std::string("the model does not fit into any memory: ") + e.what());
     }
   }
 };
 
 const Registration<Reader> kRegistration{
-    {"huggingface", "the config.json of a Hugging Face model, built for a phase, batch and length",
-     "huggingface.co/docs/transformers", {}},
+    {"huggingface",
+     "the config.json of a Hugging Face model, built for a phase, batch and length",
+     "huggingface.co/docs/transformers",
+     {}},
     [] { return std::make_unique<HuggingFaceReader>(); }};
 
 }  // namespace

@@ -25,16 +25,18 @@ ReadOptions reading(std::string phase, int64_t batch = 1, int64_t tokens = 0) {
   return o;
 }
 
-Workload build(const std::string& text, const std::string& phase, int64_t batch = 1, int64_t tokens = 0) {
+Workload build(const std::string& text, const std::string& phase, int64_t batch = 1,
+               int64_t tokens = 0) {
   return read_workload(Source::from_memory("config.json", text), reading(phase, batch, tokens));
 }
 
 /// A small Llama to change one line of.
 std::string small(const std::string& change = "", const std::string& type = "llama") {
-  return fmt::format(R"({{"model_type": "{}", "torch_dtype": "bfloat16", "vocab_size": 256, "hidden_size": 64,
+  return fmt::format(
+      R"({{"model_type": "{}", "torch_dtype": "bfloat16", "vocab_size": 256, "hidden_size": 64,
   "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
   "max_position_embeddings": 128{}{}}})",
-                     type, change.empty() ? "" : ",\n  ", change);
+      type, change.empty() ? "" : ",\n  ", change);
 }
 
 std::string input_error(const std::string& text) {
@@ -58,7 +60,8 @@ TEST(HuggingFace, BuildsEveryDescription) {
   std::vector<std::string> files;
   for (const auto& file : std::filesystem::directory_iterator(folder)) {
     const std::string name = file.path().filename();
-    if (name.ends_with("_config.json") && !name.ends_with("_hf_quant_config.json")) files.push_back(file.path());
+    if (name.ends_with("_config.json") && !name.ends_with("_hf_quant_config.json"))
+      files.push_back(file.path());
   }
   std::sort(files.begin(), files.end());
   ASSERT_GE(files.size(), 86u);
@@ -110,18 +113,24 @@ const Published kPublished[] = {
     {"nvidia--Qwen3-235B-A22B-NVFP4", 235'093'634'560, true, "as Qwen3-235B-A22B"},
     {"Qwen--Qwen3-30B-A3B", 30'532'122'624, true, "safetensors; 3.3B active", 8, 128, 3.3e9},
     {"Qwen--Qwen3-Coder-480B-A35B-Instruct", 480e9, false, "model card; 35B active", 8, 160, 35e9},
-    {"mistralai--Mixtral-8x7B-v0.1", 46'702'792'704, true, "safetensors; 12.9B active", 2, 8, 12.9e9},
+    {"mistralai--Mixtral-8x7B-v0.1", 46'702'792'704, true, "safetensors; 12.9B active", 2, 8,
+     12.9e9},
     {"mistralai--Mixtral-8x22B-v0.1", 140.6e9, false, "model card: 141B; 39B active", 2, 8, 39e9},
     // arXiv:2412.19437: 671B and 37B; 685B on the hub with 14B of multi-token prediction.
-    {"deepseek-ai--DeepSeek-V3", 671'026'404'352, true, "safetensors without prediction", 8, 256, 37e9},
+    {"deepseek-ai--DeepSeek-V3", 671'026'404'352, true, "safetensors without prediction", 8, 256,
+     37e9},
     {"nvidia--DeepSeek-V3.1-NVFP4", 671'026'404'352, true, "as DeepSeek-V3"},
-    {"deepseek-ai--DeepSeek-V4-Flash", 284e9, false, "model card: 284B, 13B active", 6, 256, 13e9, true},
+    {"deepseek-ai--DeepSeek-V4-Flash", 284e9, false, "model card: 284B, 13B active", 6, 256, 13e9,
+     true},
     // The report's 1.04T (arXiv:2507.20534) counts a prediction module that is not published.
-    {"moonshotai--Kimi-K2-Instruct", 1'026'408'209'408, true, "safetensors; 32B active", 8, 384, 32e9, true},
+    {"moonshotai--Kimi-K2-Instruct", 1'026'408'209'408, true, "safetensors; 32B active", 8, 384,
+     32e9, true},
     {"moonshotai--Kimi-K2.5", 1'026'408'209'408, true, "as Kimi-K2"},
     {"moonshotai--Kimi-K3", 2.78e12, false, "arXiv:2607.24653: 2.78T, 104B active", 16, 896, 104e9},
-    {"openai--gpt-oss-20b", 20'914'757'184, true, "safetensors; arXiv:2508.10925: 3.61B active", 4, 32, 3.61e9, true},
-    {"openai--gpt-oss-120b", 116'829'156'672, true, "safetensors; arXiv:2508.10925: 5.13B active", 4, 128, 5.13e9, true},
+    {"openai--gpt-oss-20b", 20'914'757'184, true, "safetensors; arXiv:2508.10925: 3.61B active", 4,
+     32, 3.61e9, true},
+    {"openai--gpt-oss-120b", 116'829'156'672, true, "safetensors; arXiv:2508.10925: 5.13B active",
+     4, 128, 5.13e9, true},
     {"Qwen--Qwen3.5-122B-A10B", 122'111'526'912, true, "safetensors; 10B active", 8, 256, 9.77e9},
     {"Qwen--Qwen3.5-35B-A3B", 34'660'610'688, true, "safetensors; 3.45B active", 8, 256, 3.45e9},
     {"Qwen--Qwen3.5-27B", 27e9, false, "model card: 27B"},
@@ -133,17 +142,20 @@ const Published kPublished[] = {
     {"XiaomiMiMo--MiMo-V2-Flash", 309e9, false, "model card: 309B, 15B active", 8, 256, 15e9, true},
     {"nvidia--Llama-3_3-Nemotron-Super-49B-v1", 49.9e9, false, "safetensors: 49.9B"},
     {"nvidia--Nemotron-H-56B-Base-8K", 56e9, false, "arXiv:2504.03624: 56B"},
-    {"nvidia--NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", 31.6e9, false, "arXiv:2512.20848: 31.6B, 3.2B active", 6, 128, 3.2e9,
-     true},
-    {"nvidia--NVIDIA-Nemotron-3-Super-120B-A12B-FP8", 120.6e9, false, "model card: 120.6B, 12.7B active", 22, 512, 12.7e9},
-    {"nvidia--NVIDIA-Nemotron-3-Ultra-550B-A55B-BF16", 550e9, false, "model card: 550B, 55B active", 22, 512, 55e9},
+    {"nvidia--NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", 31.6e9, false,
+     "arXiv:2512.20848: 31.6B, 3.2B active", 6, 128, 3.2e9, true},
+    {"nvidia--NVIDIA-Nemotron-3-Super-120B-A12B-FP8", 120.6e9, false,
+     "model card: 120.6B, 12.7B active", 22, 512, 12.7e9},
+    {"nvidia--NVIDIA-Nemotron-3-Ultra-550B-A55B-BF16", 550e9, false, "model card: 550B, 55B active",
+     22, 512, 55e9},
 };
 
 TEST(HuggingFace, ParametersAreThePublishedOnes) {
   ORRERY_SHARED_DATA_OR_SKIP(folder, "model_configs");
   for (const Published& model : kPublished) {
     SCOPED_TRACE(std::string(model.file) + ": " + model.source);
-    const Workload w = load_workload(fmt::format("{}/{}_config.json", folder, model.file), reading("prefill", 1, 64));
+    const Workload w = load_workload(fmt::format("{}/{}_config.json", folder, model.file),
+                                     reading("prefill", 1, 64));
     const Arguments found = arguments_of(w);
     const auto parameters = static_cast<double>(found.parameters);
     if (model.exact)
@@ -152,7 +164,8 @@ TEST(HuggingFace, ParametersAreThePublishedOnes) {
       EXPECT_NEAR(parameters, model.parameters, 0.01 * model.parameters);
     if (model.active == 0) continue;
     double active = parameters - static_cast<double>(found.expert_parameters) *
-                                     (1 - static_cast<double>(model.active_of) / static_cast<double>(model.experts));
+                                     (1 - static_cast<double>(model.active_of) /
+                                              static_cast<double>(model.experts));
     if (model.without_table) active -= static_cast<double>(found.table_parameters);
     // Cards round to a digit or two and differ in whether tables count.
     EXPECT_NEAR(active, model.active, 0.05 * model.active);
@@ -163,7 +176,8 @@ TEST(HuggingFace, ParametersAreThePublishedOnes) {
 TEST(HuggingFace, QuantisedBytesAreThoseOfTheCheckpoint) {
   ORRERY_SHARED_DATA_OR_SKIP(folder, "model_configs");
   const auto bytes = [&](const char* file) {
-    return arguments_of(load_workload(fmt::format("{}/{}_config.json", folder, file), reading("prefill", 1, 64)))
+    return arguments_of(load_workload(fmt::format("{}/{}_config.json", folder, file),
+                                      reading("prefill", 1, 64)))
         .parameter_bytes;
   };
   // moonshotai/Kimi-K2-Instruct: 1,029,173,256,720 bytes of tensors, of which 60·384
@@ -194,11 +208,14 @@ TEST(HuggingFace, SaysWhatItLeftOut) {
 
 // --- families without a file in the shared data -----------------------------------
 
-int64_t parameters(const std::string& text) { return arguments_of(build(text, "prefill", 1, 16)).parameters; }
+int64_t parameters(const std::string& text) {
+  return arguments_of(build(text, "prefill", 1, 16)).parameters;
+}
 
 TEST(HuggingFaceFamilies, Gpt2) {
   // openai-community/gpt2: 124,439,808.
-  const std::string text = R"({"model_type": "gpt2", "vocab_size": 50257, "n_embd": 768, "n_layer": 12, "n_head": 12,
+  const std::string text =
+      R"({"model_type": "gpt2", "vocab_size": 50257, "n_embd": 768, "n_layer": 12, "n_head": 12,
     "n_positions": 1024, "activation_function": "gelu_new"})";
   EXPECT_EQ(parameters(text), 124'439'808);
   for (const char* phase : {"decode", "train"}) EXPECT_NO_THROW(build(text, phase, 1, 16)) << phase;
@@ -206,7 +223,8 @@ TEST(HuggingFaceFamilies, Gpt2) {
 
 TEST(HuggingFaceFamilies, Opt) {
   // facebook/opt-1.3b: 1,315,758,080.
-  const std::string text = R"({"model_type": "opt", "torch_dtype": "float16", "vocab_size": 50272, "hidden_size": 2048,
+  const std::string text =
+      R"({"model_type": "opt", "torch_dtype": "float16", "vocab_size": 50272, "hidden_size": 2048,
     "num_hidden_layers": 24, "num_attention_heads": 32, "ffn_dim": 8192, "max_position_embeddings": 2048,
     "word_embed_proj_dim": 2048, "do_layer_norm_before": true, "activation_function": "relu"})";
   EXPECT_EQ(parameters(text), 1'315'758'080);
@@ -215,7 +233,8 @@ TEST(HuggingFaceFamilies, Opt) {
 
 TEST(HuggingFaceFamilies, OptWithASmallerTable) {
   // facebook/opt-350m: 331,196,416; norms after the blocks, tokens of 512.
-  const std::string text = R"({"model_type": "opt", "torch_dtype": "float16", "vocab_size": 50272, "hidden_size": 1024,
+  const std::string text =
+      R"({"model_type": "opt", "torch_dtype": "float16", "vocab_size": 50272, "hidden_size": 1024,
     "num_hidden_layers": 24, "num_attention_heads": 16, "ffn_dim": 4096, "max_position_embeddings": 2048,
     "word_embed_proj_dim": 512, "do_layer_norm_before": false, "activation_function": "relu"})";
   EXPECT_EQ(parameters(text), 331'196'416);
@@ -224,7 +243,8 @@ TEST(HuggingFaceFamilies, OptWithASmallerTable) {
 
 TEST(HuggingFaceFamilies, GptNeoX) {
   // EleutherAI/pythia-1.4b: 1,414,647,808.
-  const std::string text = R"({"model_type": "gpt_neox", "torch_dtype": "float16", "vocab_size": 50304,
+  const std::string text =
+      R"({"model_type": "gpt_neox", "torch_dtype": "float16", "vocab_size": 50304,
     "hidden_size": 2048, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 8192,
     "max_position_embeddings": 2048, "rotary_pct": 0.25, "use_parallel_residual": true, "hidden_act": "gelu",
     "tie_word_embeddings": false})";
@@ -234,7 +254,8 @@ TEST(HuggingFaceFamilies, GptNeoX) {
 
 TEST(HuggingFaceFamilies, Phi2) {
   // microsoft/phi-2: 2,779,683,840.
-  const std::string text = R"({"model_type": "phi", "torch_dtype": "float16", "vocab_size": 51200, "hidden_size": 2560,
+  const std::string text =
+      R"({"model_type": "phi", "torch_dtype": "float16", "vocab_size": 51200, "hidden_size": 2560,
     "num_hidden_layers": 32, "num_attention_heads": 32, "intermediate_size": 10240, "max_position_embeddings": 2048,
     "partial_rotary_factor": 0.4, "hidden_act": "gelu_new", "tie_word_embeddings": false})";
   EXPECT_EQ(parameters(text), 2'779'683'840);
@@ -252,11 +273,13 @@ TEST(HuggingFaceFamilies, Phi3) {
 
 TEST(HuggingFaceFamilies, Mistral) {
   // mistralai/Mistral-7B-v0.1: 7,241,732,096; caches no more than its window.
-  const std::string text = R"({"model_type": "mistral", "torch_dtype": "bfloat16", "vocab_size": 32000,
+  const std::string text =
+      R"({"model_type": "mistral", "torch_dtype": "bfloat16", "vocab_size": 32000,
     "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
     "intermediate_size": 14336, "max_position_embeddings": 32768, "sliding_window": 4096})";
   EXPECT_EQ(parameters(text), 7'241'732'096);
-  EXPECT_EQ(arguments_of(build(text, "decode", 1, 8192)).cache_bytes, 32LL * 2 * 4096 * 8 * 128 * 2);
+  EXPECT_EQ(arguments_of(build(text, "decode", 1, 8192)).cache_bytes,
+            32LL * 2 * 4096 * 8 * 128 * 2);
 }
 
 TEST(HuggingFaceFamilies, Qwen2) {
@@ -270,11 +293,12 @@ TEST(HuggingFaceFamilies, Qwen2) {
 
 TEST(HuggingFaceFamilies, Qwen2Moe) {
   // Qwen/Qwen1.5-MoE-A2.7B: 14,315,784,192.
-  EXPECT_EQ(parameters(R"({"model_type": "qwen2_moe", "torch_dtype": "bfloat16", "vocab_size": 151936,
+  EXPECT_EQ(
+      parameters(R"({"model_type": "qwen2_moe", "torch_dtype": "bfloat16", "vocab_size": 151936,
     "hidden_size": 2048, "num_hidden_layers": 24, "num_attention_heads": 16, "num_key_value_heads": 16,
     "intermediate_size": 5632, "moe_intermediate_size": 1408, "shared_expert_intermediate_size": 5632,
     "num_experts": 60, "num_experts_per_tok": 4, "decoder_sparse_step": 1, "tie_word_embeddings": false})"),
-            14'315'784'192);
+      14'315'784'192);
 }
 
 TEST(HuggingFaceFamilies, Gemma) {
@@ -291,7 +315,8 @@ TEST(HuggingFaceFamilies, Gemma) {
 
 TEST(HuggingFaceFamilies, Gemma3) {
   // google/gemma-3-4b: 3,880,263,168 in its language model.
-  const std::string text = R"({"model_type": "gemma3", "architectures": ["Gemma3ForConditionalGeneration"],
+  const std::string text =
+      R"({"model_type": "gemma3", "architectures": ["Gemma3ForConditionalGeneration"],
     "text_config": {"model_type": "gemma3_text", "torch_dtype": "bfloat16", "vocab_size": 262208,
     "hidden_size": 2560, "num_hidden_layers": 34, "num_attention_heads": 8, "num_key_value_heads": 4,
     "head_dim": 256, "intermediate_size": 10240, "sliding_window": 1024}, "vision_config": {"hidden_size": 1152}})";
@@ -301,7 +326,8 @@ TEST(HuggingFaceFamilies, Gemma3) {
 
 TEST(HuggingFaceFamilies, DeepSeekV2Lite) {
   // deepseek-ai/DeepSeek-V2-Lite: 15,706,484,224; queries are not compressed.
-  const std::string text = R"({"model_type": "deepseek_v2", "torch_dtype": "bfloat16", "vocab_size": 102400,
+  const std::string text =
+      R"({"model_type": "deepseek_v2", "torch_dtype": "bfloat16", "vocab_size": 102400,
     "hidden_size": 2048, "num_hidden_layers": 27, "num_attention_heads": 16, "num_key_value_heads": 16,
     "intermediate_size": 10944, "moe_intermediate_size": 1408, "n_routed_experts": 64, "n_shared_experts": 2,
     "num_experts_per_tok": 6, "first_k_dense_replace": 1, "moe_layer_freq": 1, "kv_lora_rank": 512,
@@ -317,32 +343,37 @@ TEST(HuggingFaceFamilies, Glm) {
     "head_dim": 128, "intermediate_size": 13696, "attention_bias": true, "partial_rotary_factor": 0.5,
     "tie_word_embeddings": false})"),
             9'400'279'040);
-  EXPECT_NEAR(static_cast<double>(parameters(R"({"model_type": "glm4_moe", "torch_dtype": "bfloat16",
+  EXPECT_NEAR(
+      static_cast<double>(parameters(R"({"model_type": "glm4_moe", "torch_dtype": "bfloat16",
     "vocab_size": 151552, "hidden_size": 4096, "num_hidden_layers": 46, "num_attention_heads": 96,
     "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 10944, "moe_intermediate_size": 1408,
     "n_routed_experts": 128, "n_shared_experts": 1, "num_experts_per_tok": 8, "first_k_dense_replace": 1,
     "attention_bias": true, "use_qk_norm": false, "num_nextn_predict_layers": 1, "tie_word_embeddings": false})")),
-              106e9, 1.06e9);
+      106e9, 1.06e9);
 }
 
 TEST(HuggingFaceFamilies, EncodersAreHandedOn) {
   // google-bert/bert-base-uncased with its pooler: 109,482,240.
-  EXPECT_NEAR(static_cast<double>(parameters(R"({"model_type": "bert", "architectures": ["BertForMaskedLM"],
+  EXPECT_NEAR(
+      static_cast<double>(parameters(R"({"model_type": "bert", "architectures": ["BertForMaskedLM"],
     "vocab_size": 30522, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
     "intermediate_size": 3072, "max_position_embeddings": 512, "type_vocab_size": 2, "hidden_act": "gelu"})")),
-              109'482'240, 0.01 * 109'482'240);
+      109'482'240, 0.01 * 109'482'240);
   // google/vit-base-patch16-224 as a classifier of 1000: 86,567,656.
   std::string labels;
   for (int i = 0; i < 1000; ++i) labels += fmt::format(R"({}"{}": "x")", i == 0 ? "" : ", ", i);
-  const Workload vit = build(fmt::format(R"({{"model_type": "vit", "architectures": ["ViTForImageClassification"],
+  const Workload vit =
+      build(fmt::format(R"({{"model_type": "vit", "architectures": ["ViTForImageClassification"],
     "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072,
-    "image_size": 224, "patch_size": 16, "num_channels": 3, "id2label": {{{}}}}})", labels),
-                             "forward");
+    "image_size": 224, "patch_size": 16, "num_channels": 3, "id2label": {{{}}}}})",
+                        labels),
+            "forward");
   EXPECT_EQ(arguments_of(vit).parameters, 86'567'656);
 }
 
 TEST(HuggingFaceFamilies, SlidingLayersKeepTheirWindow) {
-  const std::string text = small(R"("layer_types": ["sliding_attention", "full_attention"], "sliding_window": 8)", "qwen3");
+  const std::string text = small(
+      R"("layer_types": ["sliding_attention", "full_attention"], "sliding_window": 8)", "qwen3");
   // 8 and 64 tokens, 2 heads of 16, keys and values, bf16.
   EXPECT_EQ(arguments_of(build(text, "decode", 1, 64)).cache_bytes, (8 + 64) * 2 * 16 * 2 * 2);
 }
@@ -351,28 +382,35 @@ TEST(HuggingFaceFamilies, LinearLayersCarryStates) {
   const std::string text = small(R"("full_attention_interval": 2, "linear_num_key_heads": 2,
     "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 16, "linear_conv_kernel_dim": 4)",
                                  "qwen3_5");
-  // A state of 4 × 8 × 16 in fp32, 3 × (16 + 16 + 64) of the convolution in bf16; a cache of 32 tokens.
+  // A state of 4 × 8 × 16 in fp32, 3 × (16 + 16 + 64) of the convolution in bf16; a cache of 32
+  // tokens.
   const int64_t expected = 4 * 8 * 16 * 4 + 3 * 96 * 2 + 32 * 2 * 16 * 2 * 2;
   EXPECT_EQ(arguments_of(build(text, "decode", 1, 32)).cache_bytes, expected);
-  EXPECT_EQ(arguments_of(build(text, "decode", 1, 32)).parameters, arguments_of(build(text, "train", 1, 32)).parameters);
+  EXPECT_EQ(arguments_of(build(text, "decode", 1, 32)).parameters,
+            arguments_of(build(text, "train", 1, 32)).parameters);
 }
 
 // --- malformed ---------------------------------------------------------------------
 
 TEST(HuggingFaceErrors, NameTheFieldAndThePlace) {
-  EXPECT_THAT(input_error(R"({"model_type": "llama",
+  EXPECT_THAT(
+      input_error(R"({"model_type": "llama",
  "num_hidden_layers": "abc", "vocab_size": 8, "hidden_size": 8})"),
-              HasSubstr("config.json:2:2: 'num_hidden_layers' must be a positive integer, found \"abc\""));
+      HasSubstr("config.json:2:2: 'num_hidden_layers' must be a positive integer, found \"abc\""));
   EXPECT_THAT(input_error(R"({"model_type": "llama", "vocab_size": 8, "hidden_size": 8})"),
               HasSubstr("'num_hidden_layers' is missing"));
-  EXPECT_THAT(input_error(small(R"("head_dim": -4)")), HasSubstr("'head_dim' must be a positive integer, found -4"));
+  EXPECT_THAT(input_error(small(R"("head_dim": -4)")),
+              HasSubstr("'head_dim' must be a positive integer, found -4"));
   EXPECT_THAT(input_error(small(R"("head_dim": 99999999999999)")), HasSubstr("at most 2^31"));
-  EXPECT_THAT(input_error(small(R"("attention_bias": "yes")")), HasSubstr("must be true or false, found \"yes\""));
-  EXPECT_THAT(input_error(small(R"("hidden_act": "swoosh")")), HasSubstr("activation 'swoosh' is not supported"));
+  EXPECT_THAT(input_error(small(R"("attention_bias": "yes")")),
+              HasSubstr("must be true or false, found \"yes\""));
+  EXPECT_THAT(input_error(small(R"("hidden_act": "swoosh")")),
+              HasSubstr("activation 'swoosh' is not supported"));
 }
 
 TEST(HuggingFaceErrors, SyntaxHasLineAndColumn) {
-  EXPECT_THAT(input_error("{\"model_type\": \"llama\",\n  \"hidden_size\": 12,,\n}"), HasSubstr("config.json:2:21: not JSON"));
+  EXPECT_THAT(input_error("{\"model_type\": \"llama\",\n  \"hidden_size\": 12,,\n}"),
+              HasSubstr("config.json:2:21: not JSON"));
   EXPECT_THAT(input_error("{\"model_type\""), HasSubstr("config.json:1:"));
   std::string deep = R"({"model_type": )";
   for (int i = 0; i < 1000; ++i) deep += '[';
@@ -380,27 +418,34 @@ TEST(HuggingFaceErrors, SyntaxHasLineAndColumn) {
 }
 
 TEST(HuggingFaceErrors, RefuseByName) {
-  EXPECT_THAT(input_error(small("", "rwkv")), HasSubstr("model type 'rwkv' is not supported; there is: bert"));
+  EXPECT_THAT(input_error(small("", "rwkv")),
+              HasSubstr("model type 'rwkv' is not supported; there is: bert"));
   EXPECT_THAT(input_error(small(R"("quantization_config": {"quant_method": "hqq"})")),
               HasSubstr("quantisation method 'hqq' is not supported"));
-  EXPECT_THAT(input_error(small(R"("num_key_value_heads": 3)")), HasSubstr("cannot share 3 key-value heads"));
-  EXPECT_THAT(input_error(small(R"("layer_types": ["full_attention"])")), HasSubstr("has 1 entries, layer 1 needs one"));
-  EXPECT_THAT(input_error(small(R"("layer_types": ["full_attention", "hyena"])", "qwen3")), HasSubstr("'hyena'"));
+  EXPECT_THAT(input_error(small(R"("num_key_value_heads": 3)")),
+              HasSubstr("cannot share 3 key-value heads"));
+  EXPECT_THAT(input_error(small(R"("layer_types": ["full_attention"])")),
+              HasSubstr("has 1 entries, layer 1 needs one"));
+  EXPECT_THAT(input_error(small(R"("layer_types": ["full_attention", "hyena"])", "qwen3")),
+              HasSubstr("'hyena'"));
   EXPECT_THAT(input_error(small(R"("hidden_size_per_layer_input": 256)", "gemma4")),
               HasSubstr("'hidden_size_per_layer_input'"));
   EXPECT_THAT(input_error(small(R"("num_local_experts": 4, "num_experts_per_tok": 9)", "mixtral")),
               HasSubstr("9 of 4 experts"));
-  EXPECT_THAT(input_error(R"({"architectures": ["Unheard"]})"), HasSubstr("'model_type' is missing"));
+  EXPECT_THAT(input_error(R"({"architectures": ["Unheard"]})"),
+              HasSubstr("'model_type' is missing"));
 }
 
 TEST(HuggingFaceErrors, PythonsNumbersAreRead) {
-  EXPECT_NO_THROW(build(small(R"("a": Infinity, "b": -Infinity, "c": NaN, "d": "NaN Infinity")"), "prefill"));
+  EXPECT_NO_THROW(
+      build(small(R"("a": Infinity, "b": -Infinity, "c": NaN, "d": "NaN Infinity")"), "prefill"));
 }
 
 TEST(HuggingFaceErrors, TooLargeIsRefused) {
   EXPECT_THAT(input_error(small(R"("num_hidden_layers": 10001)")), HasSubstr("10001 layers"));
   EXPECT_ANY_THROW(build(small(R"("head_dim": 2147483648, "num_attention_heads": 2147483648,
-    "num_key_value_heads": 1)"), "prefill"));
+    "num_key_value_heads": 1)"),
+                         "prefill"));
 }
 
 }  // namespace

@@ -18,7 +18,8 @@ TransformerDescription describe_gated_delta(const Reading& reading) {
     if (c.has("layer_types")) {
       const std::string type = c.text_at("layer_types", i);
       if (type != "linear_attention" && type != "full_attention")
-        c.fail("layer_types", fmt::format("attention of type '{}' is not supported in '{}'", type, reading.type));
+        c.fail("layer_types",
+               fmt::format("attention of type '{}' is not supported in '{}'", type, reading.type));
       linear = type == "linear_attention";
     }
     if (linear) {
@@ -30,10 +31,12 @@ TransformerDescription describe_gated_delta(const Reading& reading) {
       a.convolution = c.size_or({"linear_conv_kernel_dim"}, 4);
       if (a.value_heads % a.key_heads != 0)
         c.fail("linear_num_value_heads",
-               fmt::format("{} value heads cannot share {} key heads evenly", a.value_heads, a.key_heads));
+               fmt::format("{} value heads cannot share {} key heads evenly", a.value_heads,
+                           a.key_heads));
       // Qwen3-Next keeps query, key, value and gate in one matrix.
       const bool next = reading.type == "qwen3_next";
-      a.query_key_value = reading.projection(i, next ? "linear_attn.in_proj_qkvz" : "linear_attn.in_proj_qkv");
+      a.query_key_value =
+          reading.projection(i, next ? "linear_attn.in_proj_qkvz" : "linear_attn.in_proj_qkv");
       a.gate = reading.projection(i, next ? "linear_attn.in_proj_qkvz" : "linear_attn.in_proj_z");
       a.decay = reading.projection(i, next ? "linear_attn.in_proj_ba" : "linear_attn.in_proj_b");
       a.output = reading.projection(i, "linear_attn.out_proj");
@@ -41,7 +44,8 @@ TransformerDescription describe_gated_delta(const Reading& reading) {
     } else {
       SoftmaxAttention a = read_attention(reading, i, "self_attn");
       a.norm = QueryKeyNorm::kHead;
-      a.query.bias = a.key.bias = a.value.bias = a.output.bias = c.flag_or({"attention_bias"}, false);
+      a.query.bias = a.key.bias = a.value.bias = a.output.bias =
+          c.flag_or({"attention_bias"}, false);
       if (c.flag_or({"attn_output_gate"}, true)) a.gate = OutputGate::kElementFromQuery;
       layer.mixer = a;
     }
@@ -50,8 +54,8 @@ TransformerDescription describe_gated_delta(const Reading& reading) {
       m.shared_gate = m.shared.has_value();
       layer.feed_forward = std::move(m);
     } else {
-      layer.feed_forward =
-          read_dense(reading, i, "mlp", c.size({"intermediate_size"}), true, read_activation(c, "silu"));
+      layer.feed_forward = read_dense(reading, i, "mlp", c.size({"intermediate_size"}), true,
+                                      read_activation(c, "silu"));
     }
     d.layers.push_back(std::move(layer));
   }
@@ -100,7 +104,8 @@ TransformerDescription describe_kimi_linear(const Reading& reading) {
       a.value_size = c.size({"v_head_dim"});
       a.rotated = !c.flag_or({"mla_use_nope"}, false);
       a.query_down = reading.projection(i, "self_attn.q_a_proj");
-      a.query_up = reading.projection(i, a.query_rank > 0 ? "self_attn.q_b_proj" : "self_attn.q_proj");
+      a.query_up =
+          reading.projection(i, a.query_rank > 0 ? "self_attn.q_b_proj" : "self_attn.q_proj");
       a.latent_down = reading.projection(i, "self_attn.kv_a_proj_with_mqa");
       a.latent_up = reading.projection(i, "self_attn.kv_b_proj");
       a.output = reading.projection(i, "self_attn.o_proj");
@@ -117,8 +122,8 @@ TransformerDescription describe_kimi_linear(const Reading& reading) {
       m.score_correction = true;
       layer.feed_forward = std::move(m);
     } else {
-      layer.feed_forward =
-          read_dense(reading, i, "mlp", c.size({"intermediate_size"}), true, read_activation(c, "silu"));
+      layer.feed_forward = read_dense(reading, i, "mlp", c.size({"intermediate_size"}), true,
+                                      read_activation(c, "silu"));
     }
     d.layers.push_back(std::move(layer));
   }
@@ -139,16 +144,22 @@ TransformerDescription describe_nemotron_hybrid(const Reading& reading) {
     layers = static_cast<int64_t>(c.texts({"layers_block_type"}).size());
   else
     c.fail("model_type", "'hybrid_override_pattern' or 'layers_block_type' is missing");
-  if (layers > kMaxLayers) c.fail("hybrid_override_pattern", fmt::format("more than {} layers", kMaxLayers));
+  if (layers > kMaxLayers)
+    c.fail("hybrid_override_pattern", fmt::format("more than {} layers", kMaxLayers));
   if (c.has("num_hidden_layers") && layer_count(reading) != layers)
-    c.fail("num_hidden_layers", fmt::format("{} layers are stated, {} are described", layer_count(reading), layers));
+    c.fail("num_hidden_layers",
+           fmt::format("{} layers are stated, {} are described", layer_count(reading), layers));
   for (int64_t i = 0; i < layers; ++i) {
     std::string kind;
     if (pattern.empty()) {
       kind = c.text_at("layers_block_type", i);
     } else {
       const char letter = pattern[static_cast<size_t>(i)];
-      kind = letter == 'M' ? "mamba" : letter == '*' ? "attention" : letter == '-' ? "mlp" : letter == 'E' ? "moe" : std::string(1, letter);
+      kind = letter == 'M'   ? "mamba"
+             : letter == '*' ? "attention"
+             : letter == '-' ? "mlp"
+             : letter == 'E' ? "moe"
+                             : std::string(1, letter);
     }
     Layer layer;
     if (kind == "mamba") {
@@ -168,13 +179,14 @@ TransformerDescription describe_nemotron_hybrid(const Reading& reading) {
       layer.mixer = s;
     } else if (kind == "attention") {
       SoftmaxAttention a = read_attention(reading, i, "mixer");
-      a.query.bias = a.key.bias = a.value.bias = a.output.bias = c.flag_or({"attention_bias"}, false);
+      a.query.bias = a.key.bias = a.value.bias = a.output.bias =
+          c.flag_or({"attention_bias"}, false);
       a.rotary_size = 0;  // The state spaces know positions.
       a.window = c.count_or({"sliding_window"}, 0);
       layer.mixer = a;
     } else if (kind == "mlp") {
-      DenseFeedForward f =
-          read_dense(reading, i, "mixer", c.size({"intermediate_size"}), false, read_activation(c, "relu2"));
+      DenseFeedForward f = read_dense(reading, i, "mixer", c.size({"intermediate_size"}), false,
+                                      read_activation(c, "relu2"));
       f.up.bias = f.down.bias = c.flag_or({"mlp_bias"}, false);
       layer.feed_forward = f;
     } else if (kind == "moe") {
@@ -189,8 +201,10 @@ TransformerDescription describe_nemotron_hybrid(const Reading& reading) {
       m.score_correction = true;
       m.latent = c.count_or({"moe_latent_size"}, 0);
       if (m.latent > 0) {
-        m.latent_down = reading.projection(i, "mixer.fc1_latent_proj", c.flag_or({"mlp_bias"}, false));
-        m.latent_up = reading.projection(i, "mixer.fc2_latent_proj", c.flag_or({"mlp_bias"}, false));
+        m.latent_down =
+            reading.projection(i, "mixer.fc1_latent_proj", c.flag_or({"mlp_bias"}, false));
+        m.latent_up =
+            reading.projection(i, "mixer.fc2_latent_proj", c.flag_or({"mlp_bias"}, false));
       }
       layer.feed_forward = std::move(m);
     } else {

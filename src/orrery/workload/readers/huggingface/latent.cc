@@ -42,7 +42,8 @@ LatentAttention read_latent(const Reading& reading, int64_t layer) {
   a.value_size = c.size({"v_head_dim"});
   const bool bias = c.flag_or({"attention_bias"}, false);
   a.query_down = reading.projection(layer, "self_attn.q_a_proj", bias);
-  a.query_up = reading.projection(layer, a.query_rank > 0 ? "self_attn.q_b_proj" : "self_attn.q_proj");
+  a.query_up =
+      reading.projection(layer, a.query_rank > 0 ? "self_attn.q_b_proj" : "self_attn.q_proj");
   a.latent_down = reading.projection(layer, "self_attn.kv_a_proj_with_mqa", bias);
   a.latent_up = reading.projection(layer, "self_attn.kv_b_proj");
   a.output = reading.projection(layer, "self_attn.o_proj", bias);
@@ -64,8 +65,8 @@ TransformerDescription describe_latent(const Reading& reading) {
     if (has_experts(reading, i)) {
       layer.feed_forward = read_experts(reading, i, "mlp");
     } else {
-      DenseFeedForward f =
-          read_dense(reading, i, "mlp", c.size({"intermediate_size"}), true, read_activation(c, "silu"));
+      DenseFeedForward f = read_dense(reading, i, "mlp", c.size({"intermediate_size"}), true,
+                                      read_activation(c, "silu"));
       f.gate.bias = f.up.bias = f.down.bias = c.flag_or({"mlp_bias"}, false);
       layer.feed_forward = f;
     }
@@ -73,7 +74,8 @@ TransformerDescription describe_latent(const Reading& reading) {
   }
   if (c.has("index_topk"))
     d.notes.emplace_back(
-        "sparse attention: the indexer's scores are counted over all keys, attention over the chosen ones");
+        "sparse attention: the indexer's scores are counted over all keys, attention over the "
+        "chosen ones");
   return d;
 }
 
@@ -104,10 +106,11 @@ TransformerDescription describe_compressed(const Reading& reading) {
     a.output_groups = c.size({"o_groups"});
     a.output_rank = c.size({"o_lora_rank"});
     if (a.heads % a.output_groups != 0)
-      c.fail("o_groups", fmt::format("{} heads do not divide into {} output groups", a.heads, a.output_groups));
+      c.fail("o_groups",
+             fmt::format("{} heads do not divide into {} output groups", a.heads, a.output_groups));
     if (a.rotary_size > a.head_size)
-      c.fail("qk_rope_head_dim", fmt::format("{} rotated elements do not fit into heads of {}", a.rotary_size,
-                                             a.head_size));
+      c.fail("qk_rope_head_dim", fmt::format("{} rotated elements do not fit into heads of {}",
+                                             a.rotary_size, a.head_size));
     a.query_down = reading.projection(i, "attn.wq_a");
     a.query_up = reading.projection(i, "attn.wq_b");
     a.key_value = reading.projection(i, "attn.wkv");
@@ -137,9 +140,11 @@ TransformerDescription describe_compressed(const Reading& reading) {
     }
     d.layers.push_back({a, std::move(m), NormPlacement::kBefore});
   }
-  d.notes.emplace_back("pooled and single keys are attended to by two operations whose results are added");
+  d.notes.emplace_back(
+      "pooled and single keys are attended to by two operations whose results are added");
   if (d.streams > 0)
-    d.notes.emplace_back("the Sinkhorn iterations of hyper-connections are not counted (a few values a token)");
+    d.notes.emplace_back(
+        "the Sinkhorn iterations of hyper-connections are not counted (a few values a token)");
   return d;
 }
 

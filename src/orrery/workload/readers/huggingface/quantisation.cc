@@ -14,8 +14,8 @@ namespace {
 constexpr int64_t kMaxComparisons = 200'000'000;
 
 bool is_number(std::string_view text) {
-  return !text.empty() &&
-         std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+  return !text.empty() && std::all_of(text.begin(), text.end(),
+                                      [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
 /// Checkpoints prefix the same module differently ("model.", "backbone.",
@@ -129,8 +129,10 @@ WeightFormat modelopt_format(const Config& config, const std::string& algorithm,
   if (algorithm == "FP8") return fp8(0, 0, false);
   if (algorithm == "FP8_PER_CHANNEL_PER_TOKEN" || algorithm == "FP8_PC_PT") return fp8(0, 1, true);
   if (algorithm == "FP8_PB_WO" || algorithm == "FP8_BLOCK") return fp8(128, 128, true);
-  if (algorithm == "NVFP4" || algorithm == "NVFP4_AWQ") return nvfp4(group == 0 ? 16 : group, false);
-  if (algorithm == "W4A16_NVFP4" || algorithm == "NVFP4_W4A16") return nvfp4(group == 0 ? 16 : group, true);
+  if (algorithm == "NVFP4" || algorithm == "NVFP4_AWQ")
+    return nvfp4(group == 0 ? 16 : group, false);
+  if (algorithm == "W4A16_NVFP4" || algorithm == "NVFP4_W4A16")
+    return nvfp4(group == 0 ? 16 : group, true);
   if (algorithm == "MXFP8") return mxfp8();
   if (algorithm == "MXFP4" || algorithm == "W4A16_MXFP4") return mxfp4();
   if (algorithm == "W4A16_AWQ" || algorithm == "INT4_AWQ" || algorithm == "W4A16")
@@ -141,7 +143,8 @@ WeightFormat modelopt_format(const Config& config, const std::string& algorithm,
     return format;
   }
   if (algorithm == "W8A16") return grouped_integer(8, 0, false, ElementType::kBF16);
-  if (algorithm == "W8A8_SQ_PER_CHANNEL" || algorithm == "INT8_SQ" || algorithm == "INT8") return int8();
+  if (algorithm == "W8A8_SQ_PER_CHANNEL" || algorithm == "INT8_SQ" || algorithm == "INT8")
+    return int8();
   config.fail("quant_algo", fmt::format("quantisation '{}' is not supported", algorithm));
 }
 
@@ -154,8 +157,8 @@ WeightFormat group_format(const Config& group) {
   const std::string strategy = weights->text_or({"strategy"}, "");
   const int64_t size = weights->count_or({"group_size"}, 0);
   const std::optional<Config> activations = group.object("input_activations");
-  const bool dynamic = activations && !activations->is_text("dynamic") &&
-                       activations->flag_or({"dynamic"}, false);
+  const bool dynamic =
+      activations && !activations->is_text("dynamic") && activations->flag_or({"dynamic"}, false);
   const std::string layout = group.text_or({"format"}, "");
   if (kind == "float" && bits == 8) {
     if (strategy == "block") {
@@ -173,12 +176,14 @@ WeightFormat group_format(const Config& group) {
   }
   if (kind == "int" && (bits == 4 || bits == 8)) {
     if (bits == 8 && activations) return int8();
-    WeightFormat format = grouped_integer(bits, size, !weights->flag_or({"symmetric"}, true), ElementType::kBF16);
+    WeightFormat format =
+        grouped_integer(bits, size, !weights->flag_or({"symmetric"}, true), ElementType::kBF16);
     if (activations) format.compute = ElementType::kS8;
     return format;
   }
-  weights->fail("num_bits",
-                fmt::format("quantised weights of {} bits of type '{}' are not supported", bits, kind));
+  weights->fail(
+      "num_bits",
+      fmt::format("quantised weights of {} bits of type '{}' are not supported", bits, kind));
 }
 
 /// A type of the KV cache: "FP8", or {"num_bits": 8, "type": "float"}.
@@ -281,7 +286,8 @@ std::optional<bool> matches_expression(std::string_view expression, std::string_
     }
     if (words.empty()) words.push_back(literal);
     char repeat = 0;
-    if (i < expression.size() && std::string_view("*+?").find(expression[i]) != std::string_view::npos)
+    if (i < expression.size() &&
+        std::string_view("*+?").find(expression[i]) != std::string_view::npos)
       repeat = expression[i++];
     if (repeat != 0 && words.size() > 1) return std::nullopt;
 
@@ -330,12 +336,14 @@ void Quantisation::read_config(const Config& config) {
         config.text_or({"scale_fmt"}, "") == "ue8m0" && config.has("moe_quant_algo")
             ? ElementType::kF8E8M0FNU
             : ElementType::kF32;
-    base_ = block.size() == 2 ? fp8(block[1], block[0], true, scale)
-                              : fp8(0, 0, config.text_or({"activation_scheme"}, "dynamic") == "dynamic");
+    base_ = block.size() == 2
+                ? fp8(block[1], block[0], true, scale)
+                : fp8(0, 0, config.text_or({"activation_scheme"}, "dynamic") == "dynamic");
     exclude(config.texts({"modules_to_not_convert"}));
     // nn.Linear alone is converted, and never the head unless asked.
     excluded_names_.insert("lm_head");
-    if (const std::optional<Config> layers = config.object("quantized_layers")) read_layers(*layers);
+    if (const std::optional<Config> layers = config.object("quantized_layers"))
+      read_layers(*layers);
   } else if (method == "mxfp4") {
     base_ = mxfp4();
     experts_only_ = true;
@@ -365,10 +373,11 @@ void Quantisation::read_config(const Config& config) {
     excluded_names_.insert("lm_head");
   } else {
     config.fail("quantization_config",
-                method.empty() ? std::string("'quant_method' is missing")
-                               : fmt::format("quantisation method '{}' is not supported; there is: awq, "
-                                             "bitsandbytes, compressed-tensors, fp8, gptq, modelopt, mxfp4",
-                                             method));
+                method.empty()
+                    ? std::string("'quant_method' is missing")
+                    : fmt::format("quantisation method '{}' is not supported; there is: awq, "
+                                  "bitsandbytes, compressed-tensors, fp8, gptq, modelopt, mxfp4",
+                                  method));
   }
 }
 
@@ -383,7 +392,8 @@ void Quantisation::read_modelopt(const Config& config) {
   else if (!layers && groups)
     read_groups(*groups);
   else if (!layers)
-    config.fail("quantization_config", "neither 'quant_algo' nor 'config_groups' says how weights are kept");
+    config.fail("quantization_config",
+                "neither 'quant_algo' nor 'config_groups' says how weights are kept");
   exclude(config.texts({"exclude_modules"}));
   exclude(config.texts({"ignore"}));
   for (const std::string_view name : {"kv_cache_quant_algo", "kv_cache_scheme"})
@@ -415,7 +425,8 @@ void Quantisation::read_layers(const Config& layers) {
     if (own_.contains(module)) continue;
     const std::optional<Config> layer = layers.object(name);
     if (!layer) continue;
-    own_[module] = modelopt_format(*layer, layer->text_or({"quant_algo"}, ""), layer->count_or({"group_size"}, 0));
+    own_[module] = modelopt_format(*layer, layer->text_or({"quant_algo"}, ""),
+                                   layer->count_or({"group_size"}, 0));
   }
 }
 
@@ -425,9 +436,10 @@ void Quantisation::exclude(const std::vector<std::string>& patterns) {
       excluded_names_.insert(canonical(pattern));
     } else if (pattern.starts_with("re:")) {
       if (!matches_expression(std::string_view(pattern).substr(3), ""))
-        notes_.push_back(fmt::format("quantisation: the expression '{}' was not understood; what it "
-                                     "excludes is taken as quantised",
-                                     pattern));
+        notes_.push_back(
+            fmt::format("quantisation: the expression '{}' was not understood; what it "
+                        "excludes is taken as quantised",
+                        pattern));
       excluded_patterns_.push_back(pattern);
     } else {
       std::string module = canonical(pattern);
@@ -458,7 +470,8 @@ bool Quantisation::excluded(std::string_view name) const {
   for (size_t first = 0; first < starts.size(); ++first)
     for (size_t last = first; last < starts.size(); ++last) {
       const size_t end = last + 1 < starts.size() ? starts[last + 1] - 1 : name.size();
-      if (excluded_names_.contains(std::string(name.substr(starts[first], end - starts[first])))) return true;
+      if (excluded_names_.contains(std::string(name.substr(starts[first], end - starts[first]))))
+        return true;
     }
   const auto covered = [&](const std::string& pattern) { return covers(pattern, name); };
   const auto own_layer = excluded_in_layer_.find(layer_of(name));

@@ -29,7 +29,9 @@ class Quantisation {
   /// (an expert's own number left out).
   WeightFormat format(std::string_view name) const;
   /// Whether any weight is.
-  bool any() const { return base_.storage != ElementType::kNone || !own_.empty() || !own_patterns_.empty(); }
+  bool any() const {
+    return base_.storage != ElementType::kNone || !own_.empty() || !own_patterns_.empty();
+  }
   /// Type of the KV cache; kNone: the model's.
   ElementType cache_type() const { return cache_; }
   const std::vector<std::string>& notes() const { return notes_; }

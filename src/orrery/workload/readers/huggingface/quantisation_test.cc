@@ -26,8 +26,11 @@ TEST(Wildcard, CoversAnyText) {
 }
 
 TEST(Expression, ReadsWhatQuantisationListsUse) {
-  EXPECT_EQ(matches_expression(R"(.*mlp\.(gate|up|gate_up|down)_proj.*)", "layers.0.mlp.up_proj"), true);
-  EXPECT_EQ(matches_expression(R"(.*mlp\.(gate|up|gate_up|down)_proj.*)", "layers.0.mlp.experts.up_proj"), false);
+  EXPECT_EQ(matches_expression(R"(.*mlp\.(gate|up|gate_up|down)_proj.*)", "layers.0.mlp.up_proj"),
+            true);
+  EXPECT_EQ(
+      matches_expression(R"(.*mlp\.(gate|up|gate_up|down)_proj.*)", "layers.0.mlp.experts.up_proj"),
+      false);
   EXPECT_EQ(matches_expression(".*self_attn.*", "layers.0.self_attn.q_proj"), true);
   EXPECT_EQ(matches_expression(R"(layers\.\d+\.mlp$)", "layers.12.mlp"), true);
   EXPECT_EQ(matches_expression(R"(layers\.\d+\.mlp$)", "layers.12.mlp.up"), false);
@@ -70,8 +73,9 @@ TEST(Quantisation, GptqAndAwqKeepGroups) {
   EXPECT_EQ(gptq.block_in, 64);
   EXPECT_EQ(gptq.block_out, 1);
   EXPECT_TRUE(gptq.zero_points);
-  const WeightFormat whole = quantisation(R"({"quant_method": "gptq", "bits": 8, "group_size": -1})")
-                                 .format("layers.0.mlp.up_proj");
+  const WeightFormat whole =
+      quantisation(R"({"quant_method": "gptq", "bits": 8, "group_size": -1})")
+          .format("layers.0.mlp.up_proj");
   EXPECT_EQ(whole.storage, ElementType::kS8);
   EXPECT_EQ(whole.block_in, 0);
   EXPECT_FALSE(quantisation(R"({"quant_method": "awq", "bits": 4, "zero_point": false})")
@@ -81,7 +85,8 @@ TEST(Quantisation, GptqAndAwqKeepGroups) {
 }
 
 TEST(Quantisation, ModelOptNamesLayers) {
-  const Quantisation q = quantisation(R"({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION",
+  const Quantisation q =
+      quantisation(R"({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION",
     "kv_cache_quant_algo": "FP8", "quantized_layers": {
       "model.language_model.layers.0.linear_attn.out_proj": {"quant_algo": "FP8"},
       "backbone.layers.1.mixer.experts.0.down_proj": {"quant_algo": "NVFP4", "group_size": 16},
@@ -109,29 +114,33 @@ TEST(Quantisation, ModelOptExcludes) {
 }
 
 TEST(Quantisation, CompressedTensors) {
-  const Quantisation q = quantisation(R"({"quant_method": "compressed-tensors", "config_groups": {"group_0": {
+  const Quantisation q =
+      quantisation(R"({"quant_method": "compressed-tensors", "config_groups": {"group_0": {
     "input_activations": null, "targets": ["Linear"],
     "weights": {"num_bits": 4, "type": "int", "group_size": 32, "strategy": "group", "symmetric": true}}},
     "ignore": ["lm_head", "re:.*self_attn.*"]})");
   EXPECT_EQ(q.format("layers.3.mlp.experts.up_proj").storage, ElementType::kS4);
   EXPECT_EQ(q.format("layers.3.mlp.experts.up_proj").block_in, 32);
   EXPECT_EQ(q.format("layers.3.self_attn.q_proj").storage, ElementType::kNone);
-  const WeightFormat int8 = quantisation(R"({"quant_method": "compressed-tensors", "config_groups": {"g": {
+  const WeightFormat int8 =
+      quantisation(R"({"quant_method": "compressed-tensors", "config_groups": {"g": {
     "input_activations": {"num_bits": 8, "type": "int", "dynamic": true}, "targets": ["Linear"],
     "weights": {"num_bits": 8, "type": "int", "strategy": "channel"}}}})")
-                                .format("layers.0.mlp.up_proj");
+          .format("layers.0.mlp.up_proj");
   EXPECT_EQ(int8.compute, ElementType::kS8);
 }
 
 TEST(Quantisation, UnknownExpressionsAreNoted) {
-  const Quantisation q = quantisation(R"({"quant_algo": "FP8", "ignore": ["re:layers\\.[0-3]\\..*"]})");
+  const Quantisation q =
+      quantisation(R"({"quant_algo": "FP8", "ignore": ["re:layers\\.[0-3]\\..*"]})");
   EXPECT_THAT(q.notes(), ::testing::Contains(HasSubstr("was not understood")));
 }
 
 TEST(Quantisation, HostileListsEnd) {
   std::string patterns;
   for (int i = 0; i < 20000; ++i) patterns += fmt::format("{}\"*a*b*c*{}*\"", i == 0 ? "" : ",", i);
-  const Quantisation q = quantisation(fmt::format(R"({{"quant_algo": "FP8", "ignore": [{}]}})", patterns));
+  const Quantisation q =
+      quantisation(fmt::format(R"({{"quant_algo": "FP8", "ignore": [{}]}})", patterns));
   try {
     for (int i = 0; i < 1000000; ++i) q.format(fmt::format("layers.{}.mlp.up_proj", i));
     FAIL() << "nothing stopped it";

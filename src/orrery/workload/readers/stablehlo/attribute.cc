@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cmath>
 
@@ -123,6 +124,28 @@ constexpr Rule kRules[] = {
     {"epsilon", Attr::kEpsilon, Form::kString},
     {"mhlo.sharding", Attr::kSharding, Form::kGspmdSharding},
 };
+
+/// The number whose IEEE 754 bits these are; nothing for types narrower than half.
+std::optional<double> real_from_bits(uint64_t bits, ElementType type) {
+  switch (type) {
+    case ElementType::kF64:
+      return std::bit_cast<double>(bits);
+    case ElementType::kF32:
+      return std::bit_cast<float>(static_cast<uint32_t>(bits));
+    case ElementType::kBF16:
+      return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+    case ElementType::kF16: {
+      const auto exponent = static_cast<int>(bits >> 10 & 0x1F);
+      const auto fraction = static_cast<double>(bits & 0x3FF);
+      const double sign = (bits & 0x8000) != 0 ? -1 : 1;
+      if (exponent == 0x1F) return fraction == 0 ? sign * INFINITY : NAN;
+      if (exponent == 0) return sign * std::ldexp(fraction, -24);
+      return sign * std::ldexp(1024 + fraction, exponent - 25);
+    }
+    default:
+      return std::nullopt;
+  }
+}
 
 const Rule* find_rule(std::string_view name) {
   static const TextMap* const kByName = [] {
@@ -385,12 +408,16 @@ void Parser::parse_dictionary() {
       if (name == "sdy.sharding" && cursor_.peek() == '#') {
         const char* start = cursor_.position();
         cursor_.advance(1);
-        if (cursor_.suffix() == "sdy.sharding") {
-          const ShardingId sharding = parse_shardy_sharding();
+        const std::string_view form = cursor_.suffix();
+        if (form == "sdy.sharding" || form == "sdy.sharding_per_value") {
+          const ShardingId sharding =
+              form == "sdy.sharding" ? parse_shardy_sharding() : parse_shardings_of_results();
           if (argument_ != nullptr)
             argument_->sharding = sharding;
           else if (result_ != nullptr)
             result_->sharding = sharding;
+          else if (builder_.in_operation() && sharding.valid())
+            builder_.set_sharding(Attr::kSharding, sharding);
           continue;
         }
         cursor_.rewind(start);
@@ -522,6 +549,7 @@ void Parser::apply(std::string_view name, const AttributeValue& value) {
   switch (rule->form) {
     case Form::kInteger:
       if (value.kind == Kind::kInteger) builder_.set_int(rule->key, value.integer);
+      if (value.kind == Kind::kUnit) builder_.set_int(rule->key, 1);
       break;
     case Form::kIntegers:
       if (value.kind == Kind::kIntegers)
@@ -713,6 +741,20 @@ ShardingId Parser::parse_shardy_sharding() {
   return builder_.add_sharding(std::move(sharding));
 }
 
+/// <[<@mesh, […]>, …]> of an operation, one for each result; the first is kept.
+ShardingId Parser::parse_shardings_of_results() {
+  ShardingId first;
+  cursor_.expect('<');
+  cursor_.expect('[');
+  while (!cursor_.accept(']')) {
+    const ShardingId sharding = parse_shardy_sharding();
+    if (!first.valid()) first = sharding;
+    cursor_.accept(',');
+  }
+  cursor_.expect('>');
+  return first;
+}
+
 ShardingId Parser::gspmd_sharding(std::string_view text) {
   Sharding sharding;
   sharding.form = Sharding::Form::kGspmd;
@@ -727,12 +769,13 @@ void Parser::apply_constant(std::string_view dense, TypeId type_id) {
   if (dense.empty() || type.kind != Type::Kind::kTensor) return;
   const bool integral = is_integer(type.element) || type.element == ElementType::kBool;
   if (dense[0] == '"' || dense[0] == '(' || dense.size() > 24 * kMaxConstantElements) {
-    if (!integral || dense[0] != '"' || !dense.starts_with("\"0x") || type.bytes > 8 * 64) return;
-    // "0x…": the bytes in memory order, little endian.
+    if (!is_integer(type.element) || !dense.starts_with("\"0x") || type.bytes > 8 * 64) return;
+    // "0x…": the bytes in memory order, little endian; booleans are packed by bits.
     const std::string_view hex = dense.substr(3, dense.size() - 4);
     const size_t width = static_cast<size_t>(bit_width(type.element)) / 8;
     if (width == 0 || hex.size() % (2 * width) != 0 || hex.size() > 2 * 8 * kMaxConstantElements)
       return;
+    const bool is_signed = type.element <= ElementType::kS64 || type.element == ElementType::kIndex;
     second_integers_.clear();
     for (size_t i = 0; i < hex.size(); i += 2 * width) {
       uint64_t bits = 0;
@@ -741,7 +784,9 @@ void Parser::apply_constant(std::string_view dense, TypeId type_id) {
         std::from_chars(hex.data() + i + 2 * b, hex.data() + i + 2 * b + 2, byte, 16);
         bits |= static_cast<uint64_t>(byte) << (8 * b);
       }
-      second_integers_.push_back(static_cast<int64_t>(bits));
+      const size_t unused = 64 - 8 * width;
+      const auto extended = static_cast<int64_t>(bits << unused) >> unused;
+      second_integers_.push_back(is_signed ? extended : static_cast<int64_t>(bits));
     }
     builder_.set_ints(Attr::kValue, second_integers_);
     return;
@@ -780,9 +825,13 @@ void Parser::apply_constant(std::string_view dense, TypeId type_id) {
   if (is_float(type.element) && dense[0] != '[') {
     double number = 0;
     if (dense.starts_with("0x")) {
-      // The only bit patterns that exporters write for scalars are infinities and NaNs.
-      const char lead = dense.size() > 2 ? dense[2] : '0';
-      number = lead == '7' ? INFINITY : lead == 'F' ? -INFINITY : NAN;
+      uint64_t bits = 0;
+      if (std::from_chars(dense.data() + 2, dense.data() + dense.size(), bits, 16).ec !=
+          std::errc())
+        return;
+      const auto decoded = real_from_bits(bits, type.element);
+      if (!decoded) return;
+      number = *decoded;
     } else if (std::from_chars(dense.data(), dense.data() + dense.size(), number).ec !=
                std::errc()) {
       return;

@@ -448,7 +448,10 @@ void Parser::parse_clauses(Opcode code) {
         builder_.set_string(Attr::kTarget, cursor_.quoted());
         break;
       case '<':
-        parse_value(false);
+        if (code == Opcode::k_sharding_constraint)
+          builder_.set_sharding(Attr::kSharding, parse_shardy_sharding());
+        else
+          parse_value(false);
         break;
       default: {
         const char* at = cursor_.position();
@@ -487,6 +490,8 @@ void Parser::parse_clause(Opcode code, std::string_view word) {
     parse_convolution_dimensions();
   } else if (word == "window") {
     parse_dictionary();
+  } else if (word == "out_sharding" && cursor_.peek() == '<') {
+    builder_.set_sharding(Attr::kSharding, parse_shardy_sharding());
   } else if (word == "sizes" && code == Opcode::k_broadcast) {
     parse_value(false);  // the result type says it
   } else {

@@ -259,7 +259,7 @@ void Parser::parse_generic_function() {
     for (size_t i = 0; i < names.size(); ++i) {
       const ValueId value = builder_.add_argument(arguments[i], infos[i]);
       if (!names_.define(names[i], value, 1))
-        cursor_.fail_at(names[i].data(), "this name is defined already");
+        cursor_.fail_at(names[i].data() - 1, fmt::format("'%{}' is defined already", names[i]));
     }
     parse_region_body();
     builder_.end_function();
@@ -291,7 +291,8 @@ void Parser::parse_argument() {
   }
   parse_location(std::nullopt);
   const ValueId value = builder_.add_argument(type, info);
-  if (!names_.define(name, value, 1)) cursor_.fail_at(name.data(), "this name is defined already");
+  if (!names_.define(name, value, 1))
+    cursor_.fail_at(name.data() - 1, fmt::format("'%{}' is defined already", name));
 }
 
 /// ^bb0(%a: type, %b: type): of the open region.
@@ -306,7 +307,7 @@ void Parser::parse_block_header() {
         cursor_.expect(':');
         const ValueId value = builder_.add_region_argument(parse_type());
         if (!names_.define(name, value, 1))
-          cursor_.fail_at(name.data(), "this name is defined already");
+          cursor_.fail_at(name.data() - 1, fmt::format("'%{}' is defined already", name));
         parse_location(std::nullopt);
       } while (cursor_.accept(','));
       cursor_.expect(')');

@@ -81,6 +81,7 @@ class Parser {
   TypeId parse_type();
   TypeId parse_type_uncached();
   TypeId parse_tensor_type();
+  void parse_quantized_element(const char* start, ElementType* stored, ElementType* expressed);
   void parse_type_list(std::vector<TypeId>* types);  ///< (a, b) or a single type.
 
   // attribute.cc
@@ -96,6 +97,7 @@ class Parser {
   void parse_mesh_axes_groups();
   void apply_constant(std::string_view dense, TypeId type);
   ShardingId parse_shardy_sharding();
+  ShardingId parse_shardings_of_results();
   ShardingId gspmd_sharding(std::string_view text);
   bool alias_text(std::string_view name, std::string_view* text);
 

@@ -46,6 +46,11 @@ TypeId Parser::parse_type_uncached() {
       }
       return members.size() == 1 ? members[0] : builder_.tuple_type(members);
     }
+    if (name.starts_with("quant.uniform")) {  // what an alias of it stands for
+      ElementType stored{}, expressed{};
+      parse_quantized_element(start, &stored, &expressed);
+      return builder_.tensor_type(stored, {}, {}, expressed);
+    }
     const auto alias = type_aliases_.find(name);
     if (alias != type_aliases_.end()) return alias->second;
     if (name.find('.') == std::string_view::npos)
@@ -131,30 +136,7 @@ TypeId Parser::parse_tensor_type() {
     cursor_.advance(1);
     const std::string_view name = cursor_.suffix();
     if (name.starts_with("quant.uniform")) {
-      cursor_.expect('<');
-      const std::string_view storage = cursor_.identifier();
-      // The storage type may be narrowed: i8<-8:7>.
-      if (cursor_.peek() == '<') cursor_.skip_balanced();
-      cursor_.expect(':');
-      const std::string_view stands_for = cursor_.identifier();
-      const auto stored = element_type_from_mlir(storage == "u8" ? "ui8" : storage);
-      const auto meant = element_type_from_mlir(stands_for);
-      if (!stored || !meant)
-        cursor_.fail_at(element_start, "expected !quant.uniform<STORAGE:EXPRESSED, …>");
-      element = *stored;
-      expressed = *meant;
-      // Scales and zero points do not matter here; find the end of the type.
-      int depth = 1;
-      while (depth > 0) {
-        const char c = cursor_.peek();
-        if (c == '\0') cursor_.fail_at(element_start, "a quantised type that is not closed");
-        if (c == '{' || c == '<' || c == '[') {
-          cursor_.skip_balanced();
-          continue;
-        }
-        if (c == '>') --depth;
-        cursor_.advance(1);
-      }
+      parse_quantized_element(element_start, &element, &expressed);
     } else {
       const auto alias = type_aliases_.find(name);
       if (alias == type_aliases_.end())
@@ -217,6 +199,33 @@ TypeId Parser::parse_tensor_type() {
   } catch (const std::invalid_argument& e) {
     cursor_.fail_at(start, e.what());
   }
+}
+
+/// <i8<-7:7>:f32:0, {0.1:2, …}> after !quant.uniform or !quant.uniform_per_axis.
+void Parser::parse_quantized_element(const char* start, ElementType* stored,
+                                     ElementType* expressed) {
+  cursor_.expect('<');
+  const std::string_view storage = cursor_.identifier();
+  // The storage type may be narrowed: i8<-8:7>.
+  if (cursor_.peek() == '<') cursor_.skip_balanced();
+  cursor_.expect(':');
+  const std::string_view stands_for = cursor_.identifier();
+  const auto storage_type = element_type_from_mlir(storage == "u8" ? "ui8" : storage);
+  const auto expressed_type = element_type_from_mlir(stands_for);
+  if (!storage_type || !expressed_type)
+    cursor_.fail_at(start, "expected !quant.uniform<STORAGE:EXPRESSED, …>");
+  *stored = *storage_type;
+  *expressed = *expressed_type;
+  // Scales and zero points do not matter here; find the end of the type.
+  while (cursor_.peek() != '>') {
+    const char c = cursor_.peek();
+    if (c == '\0') cursor_.fail_at(start, "a quantised type that is not closed");
+    if (c == '{' || c == '<' || c == '[')
+      cursor_.skip_balanced();
+    else
+      cursor_.advance(1);
+  }
+  cursor_.expect('>');
 }
 
 void Parser::parse_type_list(std::vector<TypeId>* types) {

@@ -1,0 +1,104 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <yaml-cpp/yaml.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <string>
+
+#include "orrery/api/session.h"
+#include "orrery/base/csv.h"
+#include "orrery/base/shared_data_for_test.h"
+
+namespace orrery {
+namespace {
+
+double number(const CsvTable& table, size_t row, const char* column) {
+  return std::strtod(std::string(table.at(row, table.required_column(column))).c_str(), nullptr);
+}
+
+/// The record in data/validation.yaml of one comparison; the trust verdict cites it.
+YAML::Node record_of(const std::string& data) {
+  const YAML::Node root = YAML::LoadFile(ORRERY_SOURCE_DIR "/data/validation.yaml");
+  for (const YAML::Node& r : root["records"])
+    if (r["data"].as<std::string>() == data) return r;
+  return {};
+}
+
+struct Errors {
+  double mean_percent = 0;
+  double worst_percent = 0;
+  size_t cases = 0;
+  size_t inside = 0;
+
+  void add(double predicted, double low, double high, double truth) {
+    const double error = 100 * std::abs(predicted / truth - 1);
+    mean_percent += error;
+    worst_percent = std::max(worst_percent, error);
+    inside += low <= truth && truth <= high ? 1 : 0;
+    ++cases;
+  }
+  void check(const std::string& data) {
+    mean_percent /= static_cast<double>(cases);
+    const YAML::Node record = record_of(data);
+    ASSERT_TRUE(record.IsDefined() && record.IsMap())
+        << "data/validation.yaml has no record of " << data;
+    fmt::print("{}: mean error {:.1f} %, worst {:.1f} %, {} of {} inside the 90 % interval\n", data,
+               mean_percent, worst_percent, inside, cases);
+    EXPECT_EQ(record["cases"].as<size_t>(), cases);
+    EXPECT_NEAR(std::strtod(record["mean_error"].as<std::string>().c_str(), nullptr), mean_percent,
+                0.5);
+    EXPECT_NEAR(std::strtod(record["worst_error"].as<std::string>().c_str(), nullptr),
+                worst_percent, 0.5);
+    EXPECT_EQ(record["inside_interval"].as<size_t>(), inside);
+  }
+};
+
+/// Whole programs that XLA compiled and an H200 ran. Bytes of arguments, outputs
+/// and donated buffers are XLA's to the byte; the step time's error is what
+/// data/validation.yaml says it is.
+TEST(Accuracy, ProgramsOnH200) {
+  ORRERY_SHARED_DATA_OR_SKIP(path, "h200/jax_models.csv");
+  const CsvTable table = CsvTable::parse(Source::from_file(path));
+  const Session session(ORRERY_SOURCE_DIR "/hardware", ORRERY_SOURCE_DIR "/data");
+  Errors errors;
+  for (size_t i = 0; i < table.rows(); ++i) {
+    const std::string name(table.at(i, table.required_column("case")));
+    SCOPED_TRACE(name);
+    PredictRequest request;
+    request.workload = *shared_data("h200/stablehlo/" + name + ".mlir");
+    request.device = "h200";
+    const PredictAnswer a = session.predict(request);
+    EXPECT_EQ(a.memory.arguments_bytes, number(table, i, "arg_bytes"));
+    EXPECT_EQ(a.memory.outputs_bytes, number(table, i, "out_bytes"));
+    EXPECT_EQ(a.memory.aliased_bytes, number(table, i, "alias_bytes"));
+    errors.add(a.latency_s * 1e6, a.latency_low_s * 1e6, a.latency_high_s * 1e6,
+               number(table, i, "pipe_us"));
+  }
+  errors.check("h200/jax_models.csv");
+}
+
+/// Single operators at each row's clock.
+TEST(Accuracy, OperatorsOnH200) {
+  ORRERY_SHARED_DATA_OR_SKIP(path, "h200/kernels.csv");
+  const CsvTable table = CsvTable::parse(Source::from_file(path));
+  const Session session(ORRERY_SOURCE_DIR "/hardware", ORRERY_SOURCE_DIR "/data");
+  KernelRequest request;
+  request.table = path;
+  request.device = "h200";
+  std::vector<OperatorRow> rows;
+  for (size_t i = 0; i < table.rows(); ++i)
+    rows.push_back({std::string(table.at(i, table.required_column("op"))),
+                    std::string(table.at(i, table.required_column("dtype"))),
+                    std::string(table.at(i, table.required_column("params"))),
+                    number(table, i, "sm_mhz"), table.line(i)});
+  const auto answers = session.predict_operators(request, rows);
+  Errors errors;
+  for (size_t i = 0; i < answers.size(); ++i)
+    errors.add(answers[i].predicted_us, answers[i].low_us, answers[i].high_us,
+               number(table, i, "us"));
+  errors.check("h200/kernels.csv");
+}
+
+}  // namespace
+}  // namespace orrery
