@@ -173,7 +173,7 @@ TEST(Lowering, CallsAndLoopsMultiplyCounts) {
 }
 
 TEST(Lowering, SmallFunctionsFuseWithWhatSurroundsThem) {
-  for (const std::string call :
+  for (const std::string& call :
        {"call @relu(%0) : (" + kM + ") -> " + kM,
         "stablehlo.composite \"my.relu\" %0 {decomposition = @relu} : (" + kM + ") -> " + kM}) {
     const Program p =
