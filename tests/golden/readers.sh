@@ -26,6 +26,8 @@ case $tool in
   zsh)
     "$program" completion zsh >"$text"
     said=$(zsh -n "$text" 2>&1 || true)
+    here=$(dirname "$(readlink -f "$0")")
+    said+=$(zsh -f "$here/completion.zsh" "$program" "$here/../.." 2>&1 || echo "completion.zsh: $?")
     ;;
   bash)
     "$program" completion bash >"$text"

@@ -98,7 +98,7 @@ _orrery_names() {
   local -a names
   names=(${(f)"$(_call_program names $service completion --list $1 2>/dev/null)"})
   if [[ $2 == files ]]; then
-    _alternative "names:$1:compadd -a names" 'files:file:_files'
+    _alternative "names:${1}:compadd -a names" 'files:file:_files'
   else
     compadd -a names
   fi
@@ -159,7 +159,8 @@ std::string zsh_values(const OptionUsage& option) {
   const ValueKind* kind = find_kind(option.value);
   if (kind == nullptr) return fmt::format(":{}: ", zsh_text(option.value));
   if (kind->value == "FILE") return ":file:_files";
-  return fmt::format(":{}:_orrery_names {}{}", zsh_text(option.value), kind->value,
+  // The blank keeps _arguments from putting words of its own before ours.
+  return fmt::format(":{}: _orrery_names {}{}", zsh_text(option.value), kind->value,
                      kind->files ? " files" : "");
 }
 
