@@ -190,7 +190,7 @@ def main():
     arguments.add_argument("--program", type=pathlib.Path, default=ROOT / "build/run/orrery")
     arguments.add_argument("--python-path", help="where the Python package lies")
     arguments.add_argument("--update", action="store_true")
-    given = arguments.parse_args()
+    given = arguments.parse_intermixed_args()
     if shutil.which(given.program) is None:
         raise SystemExit(f"no program at {given.program}; build it with ./run --version")
 
