@@ -349,119 +349,120 @@ Kernel RegionGraph::kernel_of_group(const std::vector<uint32_t>& nodes, uint32_t
             for (uint32_t reader : nodes_[u].groups)
               stored |=
                   std::find(node.groups.begin(), node.groups.end(), reader) == node.groups.end();
-            if (!stored && !values_[v].users.empty()) continue;
-            const OpView op = w_.view(node.op);
-            sum.bytes_written += static_cast<double>(op.code() == Opcode::k_dynamic_update_slice
-                                                         ? op.operand_type(1).bytes
-                                                         : values_[v].type->bytes);
           }
-          if (w_.op(node.op).code == Opcode::k_reduce) kernel.family = KernelFamily::kReduction;
+          if (!stored && !values_[v].users.empty()) continue;
+          const OpView op = w_.view(node.op);
+          sum.bytes_written += static_cast<double>(op.code() == Opcode::k_dynamic_update_slice
+                                                       ? op.operand_type(1).bytes
+                                                       : values_[v].type->bytes);
         }
-        for (const auto& [value, bytes] : reads) sum.bytes_read += bytes;
-        kernel.cost = sum;
-        if (nodes.size() > 1 && kernel.family != KernelFamily::kReduction && sum.flops() > 0)
-          kernel.family = KernelFamily::kElementwise;
+        if (w_.op(node.op).code == Opcode::k_reduce) kernel.family = KernelFamily::kReduction;
       }
-    }
-    if (rules_.single_precision_as_tf32 && kernel.cost.matrix_type == ElementType::kF32 &&
-        root_op.integer(Attr::kPrecision, 0) == 0 && device_.matrix[ElementType::kTF32].value > 0)
-      kernel.cost.matrix_type = ElementType::kTF32;
-    return kernel;
-  }
-
-  void RegionGraph::emit(double count, std::vector<Launch>& launches) const {
-    if (count <= 0) return;
-    // Groups were made from the end: their kernels run in the opposite order.
-    for (size_t g = groups_.size(); g-- > 0;) {
-      Launch launch;
-      launch.kernel =
-          kernel_of_group(groups_[g], static_cast<uint32_t>(g), &launch.op, &launch.fused);
-      launch.count = count;
-      const Cost& c = launch.kernel.cost;
-      if (c.flops() == 0 && c.bytes() == 0) continue;  // nothing to run: empty tensors, waits
-      launches.push_back(launch);
+      for (const auto& [value, bytes] : reads) sum.bytes_read += bytes;
+      kernel.cost = sum;
+      if (nodes.size() > 1 && kernel.family != KernelFamily::kReduction && sum.flops() > 0)
+        kernel.family = KernelFamily::kElementwise;
     }
   }
+  if (rules_.single_precision_as_tf32 && kernel.cost.matrix_type == ElementType::kF32 &&
+      root_op.integer(Attr::kPrecision, 0) == 0 && device_.matrix[ElementType::kTF32].value > 0)
+    kernel.cost.matrix_type = ElementType::kTF32;
+  return kernel;
+}
 
-  double RegionGraph::peak_temporaries(const std::vector<double>& of_functions,
-                                       const std::map<uint32_t, double>& of_regions) const {
-    // When each value is last needed. A value inside a fused group is needed by
-    // none; one read by a group is needed until that group's last operation.
-    std::vector<uint32_t> last(values_.size(), 0);
-    std::vector<bool> stored(values_.size(), false);
-    // Buffers shared by an in-place update and what it updates, by loops and what they carry.
-    std::vector<uint32_t> buffer(values_.size());
-    for (uint32_t v = 0; v < values_.size(); ++v) buffer[v] = v;
-    std::vector<bool> from_outside(values_.size(), false);
-    for (uint32_t v = 0; v < values_.size(); ++v) {
-      const Value& value = values_[v];
-      if (value.producer == kNone) {
-        from_outside[v] = true;
+void RegionGraph::emit(double count, std::vector<Launch>& launches) const {
+  if (count <= 0) return;
+  // Groups were made from the end: their kernels run in the opposite order.
+  for (size_t g = groups_.size(); g-- > 0;) {
+    Launch launch;
+    launch.kernel =
+        kernel_of_group(groups_[g], static_cast<uint32_t>(g), &launch.op, &launch.fused);
+    launch.count = count;
+    const Cost& c = launch.kernel.cost;
+    if (c.flops() == 0 && c.bytes() == 0) continue;  // nothing to run: empty tensors, waits
+    launches.push_back(launch);
+  }
+}
+
+double RegionGraph::peak_temporaries(const std::vector<double>& of_functions,
+                                     const std::map<uint32_t, double>& of_regions) const {
+  // When each value is last needed. A value inside a fused group is needed by
+  // none; one read by a group is needed until that group's last operation.
+  std::vector<uint32_t> last(values_.size(), 0);
+  std::vector<bool> stored(values_.size(), false);
+  // Buffers shared by an in-place update and what it updates, by loops and what they carry.
+  std::vector<uint32_t> buffer(values_.size());
+  for (uint32_t v = 0; v < values_.size(); ++v) buffer[v] = v;
+  std::vector<bool> from_outside(values_.size(), false);
+  for (uint32_t v = 0; v < values_.size(); ++v) {
+    const Value& value = values_[v];
+    if (value.producer == kNone) {
+      from_outside[v] = true;
+      continue;
+    }
+    const Node& producer = nodes_[value.producer];
+    const Opcode code = w_.op(producer.op).code;
+    if (code == Opcode::k_dynamic_update_slice && !producer.inputs.empty())
+      buffer[v] = buffer[producer.inputs[0]];
+    if (code == Opcode::k_while && producer.inputs.size() == producer.outputs.size()) {
+      const auto at =
+          std::find(producer.outputs.begin(), producer.outputs.end(), v) - producer.outputs.begin();
+      const uint32_t carried = producer.inputs[static_cast<size_t>(at)];
+      if (!from_outside[buffer[carried]]) buffer[v] = buffer[carried];
+    }
+    stored[v] = value.returned || value.users.empty() || producer.kind == Kind::kControl;
+    for (uint32_t u : value.users) {
+      const auto in_common = [&](uint32_t g) {
+        return std::find(producer.groups.begin(), producer.groups.end(), g) !=
+               producer.groups.end();
+      };
+      if (nodes_[u].kind == Kind::kControl) {
+        stored[v] = true;
+        last[buffer[v]] = std::max(last[buffer[v]], u);
         continue;
       }
-      const Node& producer = nodes_[value.producer];
-      const Opcode code = w_.op(producer.op).code;
-      if (code == Opcode::k_dynamic_update_slice && !producer.inputs.empty())
-        buffer[v] = buffer[producer.inputs[0]];
-      if (code == Opcode::k_while && producer.inputs.size() == producer.outputs.size()) {
-        const auto at = std::find(producer.outputs.begin(), producer.outputs.end(), v) -
-                        producer.outputs.begin();
-        const uint32_t carried = producer.inputs[static_cast<size_t>(at)];
-        if (!from_outside[buffer[carried]]) buffer[v] = buffer[carried];
-      }
-      stored[v] = value.returned || value.users.empty() || producer.kind == Kind::kControl;
-      for (uint32_t u : value.users) {
-        const auto in_common = [&](uint32_t g) {
-          return std::find(producer.groups.begin(), producer.groups.end(), g) !=
-                 producer.groups.end();
-        };
-        if (nodes_[u].kind == Kind::kControl) {
-          stored[v] = true;
-          last[buffer[v]] = std::max(last[buffer[v]], u);
-          continue;
-        }
-        for (uint32_t g : nodes_[u].groups) {
-          if (in_common(g)) continue;
-          stored[v] = true;
-          last[buffer[v]] = std::max(last[buffer[v]], group_root_[g]);
-        }
+      for (uint32_t g : nodes_[u].groups) {
+        if (in_common(g)) continue;
+        stored[v] = true;
+        last[buffer[v]] = std::max(last[buffer[v]], group_root_[g]);
       }
     }
-    std::vector<bool> is_result(values_.size(), false);
-    for (uint32_t v = 0; v < values_.size(); ++v)
-      if (values_[v].returned) is_result[buffer[v]] = true;
-
-    std::vector<std::vector<uint32_t>> frees(nodes_.size());
-    std::vector<bool> allocated(values_.size(), false);
-    double live = 0;
-    double peak = 0;
-    for (uint32_t n = 0; n < nodes_.size(); ++n) {
-      const Node& node = nodes_[n];
-      double here = 0;
-      if (node.kind == Kind::kControl) {
-        const OpView op = w_.view(node.op);
-        for (RegionId r : op.raw_regions())
-          if (const auto found = of_regions.find(r.index); found != of_regions.end())
-            here = std::max(here, found->second);
-        for (Attr key : {Attr::kCondition, Attr::kCallee})
-          if (const FunctionId f = op.callee(key); f.valid())
-            here = std::max(here, of_functions[f.index]);
-        for (int64_t b : op.integers(Attr::kBranches))
-          here = std::max(here, of_functions[static_cast<size_t>(b)]);
-      }
-      for (uint32_t v : node.outputs) {
-        const uint32_t b = buffer[v];
-        if (!stored[v] || allocated[b] || is_result[b] || from_outside[b]) continue;
-        // Allocated where its group runs, freed after its last reader.
-        allocated[b] = true;
-        const auto bytes = static_cast<double>(values_[b].type->bytes);
-        live += bytes;
-        frees[std::max(last[b], n)].push_back(b);
-      }
-      peak = std::max(peak, live + here);
-      for (uint32_t b : frees[n]) live -= static_cast<double>(values_[b].type->bytes);
-    }
-    return peak;
   }
+  std::vector<bool> is_result(values_.size(), false);
+  for (uint32_t v = 0; v < values_.size(); ++v)
+    if (values_[v].returned) is_result[buffer[v]] = true;
+
+  std::vector<std::vector<uint32_t>> frees(nodes_.size());
+  std::vector<bool> allocated(values_.size(), false);
+  double live = 0;
+  double peak = 0;
+  for (uint32_t n = 0; n < nodes_.size(); ++n) {
+    const Node& node = nodes_[n];
+    double here = 0;
+    if (node.kind == Kind::kControl) {
+      const OpView op = w_.view(node.op);
+      for (RegionId r : op.raw_regions())
+        if (const auto found = of_regions.find(r.index); found != of_regions.end())
+          here = std::max(here, found->second);
+      for (Attr key : {Attr::kCondition, Attr::kCallee})
+        if (const FunctionId f = op.callee(key); f.valid())
+          here = std::max(here, of_functions[f.index]);
+      for (int64_t b : op.integers(Attr::kBranches))
+        here = std::max(here, of_functions[static_cast<size_t>(b)]);
+    }
+    for (uint32_t v : node.outputs) {
+      const uint32_t b = buffer[v];
+      if (!stored[v] || allocated[b] || is_result[b] || from_outside[b]) continue;
+      // Allocated where its group runs, freed after its last reader.
+      allocated[b] = true;
+      const auto bytes = static_cast<double>(values_[b].type->bytes);
+      live += bytes;
+      frees[std::max(last[b], n)].push_back(b);
+    }
+    peak = std::max(peak, live + here);
+    for (uint32_t b : frees[n]) live -= static_cast<double>(values_[b].type->bytes);
+  }
+  return peak;
+}
 
 }  // namespace orrery
