@@ -37,10 +37,9 @@ add_custom_command(OUTPUT ${_manual} ${_bash} ${_zsh}
   COMMAND orrery_program completion zsh > ${_zsh}
   DEPENDS orrery_program VERBATIM COMMENT "Writing the manual page and completions")
 add_custom_target(orrery_texts ALL DEPENDS ${_manual} ${_bash} ${_zsh})
-# A build of the program alone has none of them, and can be installed all the same.
-install(FILES ${_manual} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 OPTIONAL)
-install(FILES ${_bash} DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions OPTIONAL)
-install(FILES ${_zsh} DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions OPTIONAL)
+install(FILES ${_manual} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(FILES ${_bash} DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+install(FILES ${_zsh} DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
 
 install(EXPORT orreryTargets NAMESPACE orrery:: DESTINATION ${_package_dir})
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/orreryConfig.cmake.in

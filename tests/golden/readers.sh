@@ -18,7 +18,7 @@ case $tool in
     "$program" man >"$text"
     said=$(groff -z -ww -man -Tutf8 "$text" 2>&1)
     # It must hold what it was made from.
-    page=$(groff -man -Tascii -P-cbou "$text")
+    page=$(groff -man -Tutf8 -P-cbou "$text")
     for words in 'EXIT STATUS' 'ORRERY_DATA' '--on DEVICE' 'Default: xla' 'orrery predict WORKLOAD'; do
       grep -qF -- "$words" <<<"$page" || said+="the page does not say '$words'"
     done
@@ -26,6 +26,8 @@ case $tool in
   zsh)
     "$program" completion zsh >"$text"
     said=$(zsh -n "$text" 2>&1 || true)
+    here=$(dirname "$(readlink -f "$0")")
+    said+=$(zsh -f "$here/completion.zsh" "$program" "$here/../.." 2>&1 || echo "completion.zsh: $?")
     ;;
   bash)
     "$program" completion bash >"$text"

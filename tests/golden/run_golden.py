@@ -37,6 +37,17 @@ def matches(expected, actual):
     return re.fullmatch(pattern, "".join(line + "\n" for line in actual)) is not None
 
 
+def shortened(expected, actual):
+    """`actual`, with the one `…` of `expected` as many lines from its start and its end."""
+    elided = [i for i, line in enumerate(expected) if line.strip() == LEFT_OUT]
+    if len(elided) != 1:
+        return actual
+    first, last = elided[0], len(expected) - elided[0] - 1
+    if len(actual) <= first + last:
+        return actual
+    return actual[:first] + [expected[first]] + actual[len(actual) - last:]
+
+
 def difference(expected, actual):
     return "\n".join("    " + line for line in difflib.unified_diff(
         expected, actual, "expected", "printed", lineterm="", n=2))
@@ -78,13 +89,13 @@ class Tally:
         self.passed = self.failed = self.updated = self.not_run = 0
 
     def judge(self, where, command, expected, actual):
-        """What the file should hold: `expected`, or `actual` where it is to be updated."""
+        """What the file should hold: `expected`, or what was printed where it is to be updated."""
         if matches(expected, actual):
             self.passed += 1
             return expected
         if self.update:
             self.updated += 1
-            return actual
+            return shortened(expected, actual)
         self.failed += 1
         print(f"{where}: {command}\n{difference(expected, actual)}")
         return expected
@@ -135,7 +146,7 @@ def check_document(path, runner, tally):
             written += lines[copied:first]
             copied = last
             expected = lines[first:last]
-            where = f"{path.relative_to(ROOT)}:{number}"
+            where = f"{os.path.relpath(path, ROOT)}:{number}"
             if not runner.runs(command):
                 print(f"{where}: not run: {command}")
                 tally.not_run += 1
@@ -166,7 +177,7 @@ def check_case(path, runner, tally):
     done = runner.run(command, merged=False)
     actual = (f"{comment}$ {command}\nexit {done.returncode}\n"
               f"--- stdout\n{done.stdout}--- stderr\n{done.stderr}")
-    wanted = tally.judge(path.relative_to(ROOT), command, lines_of(text), lines_of(actual))
+    wanted = tally.judge(os.path.relpath(path, ROOT), command, lines_of(text), lines_of(actual))
     if tally.update and wanted != lines_of(text):
         path.write_text("\n".join(wanted) + "\n", encoding="utf-8")
 
@@ -179,7 +190,7 @@ def main():
     arguments.add_argument("--program", type=pathlib.Path, default=ROOT / "build/run/orrery")
     arguments.add_argument("--python-path", help="where the Python package lies")
     arguments.add_argument("--update", action="store_true")
-    given = arguments.parse_args()
+    given = arguments.parse_intermixed_args()
     if shutil.which(given.program) is None:
         raise SystemExit(f"no program at {given.program}; build it with ./run --version")
 

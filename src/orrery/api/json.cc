@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "orrery/api/session.h"
@@ -266,7 +267,9 @@ std::string models_json(const Session& session) {
   for (const auto& [kind, descriptions] : session.models()) {
     Json list = Json::array();
     for (const Description& d : descriptions) list.push_back(description(d));
-    json[kind] = list;
+    std::string key = kind;
+    std::replace(key.begin(), key.end(), ' ', '_');
+    json[key] = list;
   }
   return write(json);
 }

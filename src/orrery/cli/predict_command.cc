@@ -12,8 +12,8 @@ namespace {
 class PredictCommand final : public Command {
  public:
   void declare(CLI::App& app) override {
-    workload_.declare(app);
     device_.declare(app, true);
+    workload_.declare(app);
     app.add_option("--stack", stack_, "The software that runs it (see 'orrery models')")
         ->type_name("STACK")
         ->capture_default_str();

@@ -31,7 +31,7 @@ std::string explained(const CLI::App& app, const CLI::ParseError& error, int arg
     for (const CommandUsage& command : usage.commands) names.push_back(command.name);
     return fmt::format("unknown command '{}'{}", word, suggestion(word, names));
   }
-  if (error.get_name() == "ExtrasError") {
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
     std::vector<std::string> names;
     for (const OptionUsage& option : command_usage(*chosen.front()).options)
       if (!option.positional) names.push_back(option.name);
@@ -98,7 +98,7 @@ int run_program(int argc, const char* const* argv) {
       if (sub->parsed()) {
         const int exit_code = command->run();
         // A full disk shows only when what was buffered is written.
-        if (std::fflush(stdout) != 0) throw_usage("standard output could not be written");
+        if (std::fflush(stdout) != 0) throw_usage("standard output could not be written in full");
         return exit_code;
       }
     return 0;
@@ -107,6 +107,10 @@ int run_program(int argc, const char* const* argv) {
   } catch (const std::bad_alloc&) {
     return report(Error(ErrorKind::kInternal, "out of memory"), json);
   } catch (const std::exception& e) {
+    if (std::ferror(stdout) != 0)
+      return report(Error(ErrorKind::kUsage,
+                          fmt::format("standard output could not be written: {}", e.what())),
+                    false);
     return report(Error(ErrorKind::kInternal, fmt::format("internal error: {}", e.what())), json);
   }
 }

@@ -10,8 +10,6 @@
 namespace orrery {
 namespace {
 
-constexpr size_t kHelpWidth = 100;
-
 OptionUsage option_usage(const CLI::Option& option) {
   OptionUsage usage;
   usage.positional = option.get_positional();
@@ -38,13 +36,8 @@ std::string two_columns(const std::vector<std::pair<std::string, std::string>>& 
   size_t names = 0;
   for (const auto& [name, meaning] : rows) names = std::max(names, display_width(name));
   std::string text;
-  for (const auto& [name, meaning] : rows) {
-    std::string left = fmt::format("  {:<{}}  ", name, names);
-    for (const std::string& line : wrapped(meaning, kHelpWidth - names - 4)) {
-      text += left + line + "\n";
-      left.assign(names + 4, ' ');
-    }
-  }
+  for (const auto& [name, meaning] : rows)
+    text += hanging(fmt::format("  {:<{}}  ", name, names), meaning);
   return text;
 }
 
@@ -63,23 +56,6 @@ std::string options_text(const std::vector<OptionUsage>& options, bool positiona
 }
 
 }  // namespace
-
-std::vector<std::string> wrapped(std::string_view text, size_t width) {
-  std::vector<std::string> lines;
-  std::string line;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find(' '), text.size());
-    const std::string word(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-    if (!line.empty() && display_width(line) + 1 + display_width(word) > width) {
-      lines.push_back(std::move(line));
-      line.clear();
-    }
-    line += (line.empty() ? "" : " ") + word;
-  }
-  if (!line.empty() || lines.empty()) lines.push_back(std::move(line));
-  return lines;
-}
 
 std::string CommandUsage::synopsis() const {
   std::string text = name == "orrery" ? "orrery COMMAND" : "orrery " + name;

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace CLI {
@@ -47,9 +46,5 @@ ProgramUsage program_usage(const CLI::App& app);
 
 /// What `--help` prints, wrapped to 100 columns.
 std::string help_text(const CLI::App& app);
-
-/// `text` broken at spaces into lines of at most `width` characters; a longer word
-/// stands alone.
-std::vector<std::string> wrapped(std::string_view text, size_t width);
 
 }  // namespace orrery

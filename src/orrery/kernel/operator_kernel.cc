@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "orrery/base/nearest.h"
 #include "orrery/workload/workload_builder.h"
 
 namespace orrery {
@@ -344,9 +345,9 @@ Kernel operator_kernel(std::string_view op, std::string_view dtype, std::string_
     OperatorBuilder builder(dtype, parameters);
     return builder.finish(o.build(builder));
   }
-  std::string known;
-  for (const Operator& o : operators()) known += (known.empty() ? "" : ", ") + o.description.op;
-  throw std::invalid_argument(fmt::format("op: '{}' is not known; there is {}", op, known));
+  std::vector<std::string> known;
+  for (const Operator& o : operators()) known.push_back(o.description.op);
+  throw std::invalid_argument(fmt::format("op: '{}' is not known{}", op, suggestion(op, known)));
 }
 
 }  // namespace orrery

@@ -109,7 +109,7 @@ TEST(OperatorKernel, EveryOperatorOfTheMeasuredTableIsTaken) {
 
 TEST(OperatorKernel, Errors) {
   EXPECT_THAT(refusal("gem", "bf16", "{}"),
-              HasSubstr("op: 'gem' is not known; there is gemm, bmm"));
+              HasSubstr("op: 'gem' is not known; did you mean 'gemm'?"));
   EXPECT_THAT(refusal("gemm", "fp33", R"({"m": 1, "n": 1, "k": 1})"),
               HasSubstr("dtype: 'fp33' is not known"));
   EXPECT_EQ(refusal("gemm", "bf16", R"({"m": 1, "n": 1})"), "params: gemm needs 'k'");

@@ -308,6 +308,16 @@ double RegionGraph::bytes_read_by(const Node& node, uint32_t value) const {
   return whole;
 }
 
+bool RegionGraph::is_read_outside(const Node& producer, uint32_t value) const {
+  for (uint32_t u : values_[value].users) {
+    if (nodes_[u].kind == Kind::kControl) return true;
+    for (uint32_t g : nodes_[u].groups)
+      if (std::find(producer.groups.begin(), producer.groups.end(), g) == producer.groups.end())
+        return true;
+  }
+  return false;
+}
+
 Kernel RegionGraph::kernel_of_group(const std::vector<uint32_t>& nodes, uint32_t g, OpId* named,
                                     uint32_t* fused) const {
   const Node& root = nodes_[group_root_[g]];
@@ -342,14 +352,7 @@ Kernel RegionGraph::kernel_of_group(const std::vector<uint32_t>& nodes, uint32_t
         for (uint32_t v : node.inputs)
           if (!inside(v)) reads[v] = std::max(reads[v], bytes_read_by(node, v));
         for (uint32_t v : node.outputs) {
-          bool stored = values_[v].returned;
-          // For a reader in a kernel that does not compute it itself, a loop or a call.
-          for (uint32_t u : values_[v].users) {
-            stored |= nodes_[u].groups.empty();
-            for (uint32_t reader : nodes_[u].groups)
-              stored |=
-                  std::find(node.groups.begin(), node.groups.end(), reader) == node.groups.end();
-          }
+          const bool stored = values_[v].returned || is_read_outside(node, v);
           if (!stored && !values_[v].users.empty()) continue;
           const OpView op = w_.view(node.op);
           sum.bytes_written += static_cast<double>(op.code() == Opcode::k_dynamic_update_slice

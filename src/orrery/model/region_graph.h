@@ -79,6 +79,8 @@ class RegionGraph {
   void group();
   Kernel kernel_of_group(const std::vector<uint32_t>& nodes, uint32_t group, OpId* named,
                          uint32_t* fused) const;
+  /// Whether some kernel that holds no copy of `producer` reads `value`.
+  bool is_read_outside(const Node& producer, uint32_t value) const;
   double bytes_read_by(const Node& node, uint32_t value) const;
 
   const Workload& w_;

@@ -10,6 +10,33 @@ size_t display_width(const std::string& text) {
   }));
 }
 
+std::vector<std::string> wrapped(std::string_view text, size_t width) {
+  std::vector<std::string> lines;
+  std::string line;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(' '), text.size());
+    const std::string word(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (!line.empty() && display_width(line) + 1 + display_width(word) > width) {
+      lines.push_back(std::move(line));
+      line.clear();
+    }
+    line += (line.empty() ? "" : " ") + word;
+  }
+  if (!line.empty() || lines.empty()) lines.push_back(std::move(line));
+  return lines;
+}
+
+std::string hanging(const std::string& opening, std::string_view text) {
+  std::string out, left = opening;
+  const size_t indent = display_width(opening);
+  for (const std::string& line : wrapped(text, kTextWidth - std::min(indent, kTextWidth / 2))) {
+    out += left + line + "\n";
+    left.assign(indent, ' ');
+  }
+  return out;
+}
+
 std::string Table::text(int indent) const {
   std::vector<size_t> widths;
   for (const Column& c : columns_) widths.push_back(display_width(c.title));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace orrery {
@@ -26,5 +27,15 @@ class Table {
 
 /// Characters `text` takes on a terminal: UTF-8 code points.
 size_t display_width(const std::string& text);
+
+/// How wide running text is made, in characters.
+inline constexpr size_t kTextWidth = 100;
+
+/// `text` broken at spaces into lines of at most `width` characters; a longer word
+/// stands alone.
+std::vector<std::string> wrapped(std::string_view text, size_t width);
+
+/// `text` wrapped to `kTextWidth` behind `opening`, further lines indented as far.
+std::string hanging(const std::string& opening, std::string_view text);
 
 }  // namespace orrery

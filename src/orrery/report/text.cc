@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "orrery/base/units.h"
 #include "orrery/report/table.h"
@@ -28,7 +29,7 @@ std::string count_text(double n) {
 std::string list_text(const char* title, const std::vector<std::string>& lines) {
   if (lines.empty()) return {};
   std::string text = fmt::format("\n{}\n", title);
-  for (const std::string& l : lines) text += fmt::format("  - {}\n", l);
+  for (const std::string& l : lines) text += hanging("  - ", l);
   return text;
 }
 
@@ -56,7 +57,7 @@ std::string prediction_text(const PredictAnswer& a, const PredictRequest& reques
            a.memory.constants_bytes > 0 ? ", constants " + format_bytes(a.memory.constants_bytes)
                                         : "",
            a.memory.aliased_bytes > 0 ? ", reused " + format_bytes(a.memory.aliased_bytes) : ""));
-  line("trust", fmt::format("{}: {}", a.trust.verdict, a.trust.detail));
+  text += hanging("  trust        ", fmt::format("{}: {}", a.trust.verdict, a.trust.detail));
 
   text += "\nWhere the time goes\n";
   Table causes({{"cause"}, {"time", Align::kRight}, {"share", Align::kRight}});
@@ -172,8 +173,8 @@ std::string device_text(const Catalogue& catalogue, const std::string& name,
   }
   text += table.text(2) + "\nSources\n";
   for (size_t i = 0; i < citations.size(); ++i)
-    text += fmt::format("  [{}] {}\n", i + 1, citations[i]);
-  if (!device.notes.empty()) text += fmt::format("\n{}\n", device.notes);
+    text += hanging(fmt::format("  [{}] ", i + 1), citations[i]);
+  if (!device.notes.empty()) text += "\n" + hanging("", device.notes);
   text += list_text("Not known", device.gaps);
   return text;
 }
@@ -183,36 +184,45 @@ std::string models_text(const Session& session) {
   for (const auto& [kind, descriptions] : session.models()) {
     text += fmt::format("{}{}\n", text.empty() ? "" : "\n", kind);
     for (const Description& d : descriptions) {
-      text += fmt::format("  {}\n      {}\n      source: {}\n", d.name, d.summary, d.source);
+      text += fmt::format("  {}\n", d.name) + hanging("      ", d.summary);
+      text += hanging("      source: ", d.source);
       for (const Parameter& p : d.parameters)
-        text += fmt::format("      {} = {}: {}\n", p.name, p.default_value, p.meaning);
+        text += hanging(fmt::format("      {} = {}: ", p.name, p.default_value), p.meaning);
     }
   }
   return text;
 }
 
 std::string zoo_text() {
-  Table table({{"name"},
-               {"model"},
-               {"parameters", Align::kRight},
-               {"phases"},
-               {"choices (default first)"}});
+  Table table({{"name"}, {"parameters", Align::kRight}, {"phases"}, {"model"}});
+  // Models of a family leave the same questions open: each is told once.
+  std::vector<std::pair<std::string, std::string>> meanings;
+  std::map<std::string, std::vector<std::string>> families;
   for (const ZooModel& m : zoo_models()) {
-    std::string phases, choices;
+    std::string phases;
     for (const std::string& p : m.phases) phases += (phases.empty() ? "" : " ") + p;
     for (const Choice& c : m.choices) {
-      std::string values = c.default_value;
+      std::string choice = c.name + "=" + c.default_value;
       for (const std::string& v : c.values)
-        if (v != c.default_value) values += "|" + v;
-      choices += (choices.empty() ? "" : " ") + c.name + "=" + values;
+        if (v != c.default_value) choice += "|" + v;
+      std::vector<std::string>& of = families[choice];
+      if (of.empty()) meanings.emplace_back(choice, c.meaning);
+      if (std::find(of.begin(), of.end(), m.family) == of.end()) of.push_back(m.family);
     }
-    table.add({m.name, m.title,
+    table.add({m.name,
                m.published_parameters > 0
                    ? format_si(static_cast<double>(m.published_parameters), "")
                    : "–",
-               phases, choices});
+               phases, m.title});
   }
-  return table.text();
+  std::string text =
+      table.text() + "\nChoices, for --choose NAME=CHOICE; the default comes first\n";
+  for (const auto& [choice, meaning] : meanings) {
+    std::string of;
+    for (const std::string& family : families[choice]) of += (of.empty() ? "" : ", ") + family;
+    text += fmt::format("  {}\n", choice) + hanging("      ", fmt::format("{} ({})", meaning, of));
+  }
+  return text;
 }
 
 }  // namespace orrery

@@ -211,10 +211,10 @@ class Costing {
   void contraction() {
     switch (op_.code()) {
       case Opcode::k_attention:
-        attention(1, {});
+        attention(1);
         break;
       case Opcode::k_attention_backward:
-        attention(kForwardOfBackwardAttention, {});
+        attention(kForwardOfBackwardAttention);
         break;
       case Opcode::k_linear_attention:
         linear_attention(1);
@@ -318,7 +318,7 @@ class Costing {
 
   /// Two products of s·t·d a head, over the pairs that the mask leaves, and a
   /// softmax of each score.
-  void attention(double factor, PerElement) {
+  void attention(double factor) {
     const uint32_t q_at = op_.code() == Opcode::k_attention_backward ? 1 : 0;
     const Type& q = op_.operand_type(q_at);
     const Type& k = op_.operand_type(q_at + 1);
@@ -336,16 +336,23 @@ class Costing {
       const double first_sees = t - s + 1;
       const double ramp = causal ? std::clamp(window - first_sees, 0.0, s) : 0;
       pairs = std::min(pairs, (s - ramp) * window + ramp * (first_sees + window - 1) / 2);
+      // Keys and values that no query sees are not read.
+      const double unseen = std::max(0.0, 1 - (s + window - 1) / t);
+      cost_.bytes_read -= unseen * bytes(k);
+      if (op_.operand(q_at + 1) != op_.operand(q_at + 2)) cost_.bytes_read -= unseen * bytes(v);
     }
     pairs = std::max(pairs, 0.0);
-    const double depth = static_cast<double>(q.dims[3]) + static_cast<double>(v.dims[3]);
+    // Where values are the first columns of the keys (MLA), the result is narrower than both.
+    const Type& values = q_at == 0 && op_.result_type(0).rank() == 4 ? op_.result_type(0) : v;
+    const double depth = static_cast<double>(q.dims[3]) + static_cast<double>(values.dims[3]);
     matrix(factor * heads * pairs * depth, q.element, k.element);
     cost_.vector_type = ElementType::kF32;  // softmax is carried in single precision
     compute(factor * heads * pairs, kSoftmax);
   }
 
   /// State-space scan or gated delta rule with a d×dv state a head. Chunked form
-  /// of length c: within chunks c/2·(d + dv) products a token, between them 2·d·dv.
+  /// of length c: within chunks c·(d + dv) products a token (whole squares are computed),
+  /// between them 2·d·dv.
   void linear_attention(double factor) {
     const uint32_t q_at = op_.code() == Opcode::k_linear_attention_backward ? 1 : 0;
     const Type& q = op_.operand_type(q_at);

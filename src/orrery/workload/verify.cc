@@ -16,6 +16,7 @@ uint32_t least_indexed_operands(Opcode code) {
       return 3;
     case Opcode::k_slice:
     case Opcode::k_resize:
+    case Opcode::k_gather:  // of a diagonal, the places are known
     case Opcode::k_dynamic_slice:
       return 1;  // of a scalar, there are no indices
     default:
