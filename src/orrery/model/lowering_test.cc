@@ -110,6 +110,17 @@ TEST(Lowering, CheapProducersAreComputedAgainUnlessTheyAreStored) {
   EXPECT_EQ(stored.launches.size(), 3u);
 }
 
+TEST(Lowering, WhatACallReadsIsStored) {
+  const Program p = lower_text(
+      "func.func @main(%a: " + kM + ") -> " + kM + " {\n  %0 = stablehlo.negate %a : " + kM +
+      "\n  %1 = call @f(%0) : (" + kM + ") -> " + kM + "\n  %2 = stablehlo.tanh %0 : " + kM +
+      "\n  %3 = stablehlo.add %1, %2 : " + kM + "\n  return %3 : " + kM +
+      "\n}\nfunc.func private @f(%x: " + kM + ") -> " + kM + " {\n" + dot("%0", "%x", "%x") +
+      "  return %0 : " + kM + "\n}\n");
+  ASSERT_THAT(codes(p), ElementsAre(Opcode::k_negate, Opcode::k_add, Opcode::k_dot_general));
+  EXPECT_EQ(p.launches[0].kernel.cost.bytes_written, kMatrix);
+}
+
 TEST(Lowering, TransposesBeforeProductsAreFree) {
   const Program p =
       lower_text(function_of("(%a: " + kM + ", %b: " + kM + ") -> " + kM,
