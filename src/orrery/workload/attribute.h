@@ -96,7 +96,7 @@ enum class Attr : uint16_t {
   kWindow,     ///< [int] attention: sliding window in tokens, 0 none
   kHeads,
   kKeyValueHeads,  ///< [int] attention
-  kScores,  ///< [ints] a library's attention call: batch, heads, queries, keys of its scores
+  kScores,         ///< [ints] a library's attention call: batch, heads, queries, keys of its scores
   kInPlace,        ///< [int] 1: the first result may share the first operand's buffer
   kSharding,       ///< [sharding]
   kInShardings,
