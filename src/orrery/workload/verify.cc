@@ -39,8 +39,10 @@ class Verifier {
   [[noreturn]] void fail(const std::string& message) const {
     source_.fail(op_->raw().offset, fmt::format("{}: {}", name(op_->code()), message));
   }
-  void require(bool condition, const std::string& message) const {
-    if (!condition) fail(message);
+  /// The message is put together only when it is needed: this runs for every operand.
+  template <class... Args>
+  void require(bool condition, fmt::format_string<Args...> message, Args&&... args) const {
+    if (!condition) fail(fmt::format(message, std::forward<Args>(args)...));
   }
   void operands(uint32_t least) const {
     if (op_->operand_count() < least)
@@ -51,8 +53,7 @@ class Verifier {
       fail(fmt::format("{} results, at least {} expected", op_->result_count(), least));
   }
   void tensor_operand(uint32_t i) const {
-    require(op_->operand_type(i).kind == Type::Kind::kTensor,
-            fmt::format("operand {} must be a tensor", i));
+    require(op_->operand_type(i).kind == Type::Kind::kTensor, "operand {} must be a tensor", i);
   }
   void rank(uint32_t operand, int expected) const {
     tensor_operand(operand);
@@ -82,14 +83,14 @@ class Verifier {
     op_ = &view;
     for (uint32_t i = 0; i < view.operand_count(); ++i) {
       const ValueId v = view.operand(i);
-      require(v.index < w_.values().size() && w_.value(v).type.valid(),
-              fmt::format("operand {} is not defined", i));
+      require(v.index < w_.values().size() && w_.value(v).type.valid(), "operand {} is not defined",
+              i);
       const OpId definition = w_.value(v).definition;
-      require(!definition.valid() || definition < id,
-              fmt::format("operand {} is used before its definition", i));
+      require(!definition.valid() || definition < id, "operand {} is used before its definition",
+              i);
     }
     for (uint32_t i = 0; i < view.result_count(); ++i)
-      require(w_.value(view.result(i)).type.valid(), fmt::format("result {} has no type", i));
+      require(w_.value(view.result(i)).type.valid(), "result {} has no type", i);
 
     switch (op_class(view.code())) {
       case OpClass::kVector:
@@ -228,9 +229,8 @@ class Verifier {
         require(f.valid(), "no function is named");
         const Function& callee = w_.function(f);
         if (!callee.body.valid()) {
-          require(
-              callee.result_types.size() == op_->result_count(),
-              fmt::format("function '@{}' is not defined in this file", w_.string(callee.name)));
+          require(callee.result_types.size() == op_->result_count(),
+                  "function '@{}' is not defined in this file", w_.string(callee.name));
           break;
         }
         const uint32_t expected = w_.region(callee.body).argument_count;
