@@ -1,4 +1,4 @@
-// Any bytes at all must give a workload or an orrery::Error.
+// Any bytes at all must give a workload or an orrery::Error that blames the input.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -18,7 +18,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       "fuzz.json", std::string(reinterpret_cast<const char*>(data) + 1, size - 1));
   try {
     kReader->read(source, options);
-  } catch (const orrery::Error&) {
+  } catch (const orrery::Error& error) {
+    if (error.kind() == orrery::ErrorKind::kInternal) throw;
   }
   return 0;
 }

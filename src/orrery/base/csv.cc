@@ -59,10 +59,10 @@ CsvTable CsvTable::parse(const Source& source) {
   if (!read_record(source, at, line, table.header_) ||
       (table.header_.size() == 1 && table.header_[0].empty()))
     source.fail(0, "expected a header line with the columns' names");
-  for (size_t i = 0; i < table.header_.size(); ++i)
-    if (std::find(table.header_.begin(), table.header_.begin() + static_cast<ptrdiff_t>(i),
-                  table.header_[i]) != table.header_.begin() + static_cast<ptrdiff_t>(i))
-      source.fail(0, fmt::format("column '{}' is named twice", table.header_[i]));
+  std::vector<std::string_view> names(table.header_.begin(), table.header_.end());
+  std::sort(names.begin(), names.end());
+  if (const auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end())
+    source.fail(0, fmt::format("column '{}' is named twice", *twice));
   std::vector<std::string> fields;
   while (true) {
     const size_t start = at;

@@ -18,6 +18,11 @@ using E = ElementType;
 constexpr double kBest = 0.95;
 constexpr double kWorst = 5.0;
 
+/// No kernel on a GPU is shorter than its launch, a wave of threads and the write of its
+/// results: what a product of 64×64 matrices takes on an H200
+/// (`kernel_us` in data/measured/h200_launch_costs.json).
+constexpr double kGpuFloorSeconds = 1.92e-6;
+
 /// Types whose unit may stand in for one the device has no rate for, in order:
 /// the next wider one that is exact for it.
 std::span<const ElementType> stand_ins(ElementType type) {
@@ -67,6 +72,7 @@ class RooflinePredictor final : public Predictor {
     }
     seconds_per_special_ = inverse(special);
     seconds_per_byte_ = inverse(device.main_memory().bandwidth.value);
+    floor_ = device.kind == "gpu" ? kGpuFloorSeconds : 0;
     spread_ = static_cast<float>(std::log(kWorst / kBest) / (2 * kNinetyPercent));
     skew_ = static_cast<float>(std::log(kWorst * kBest) / 2);
   }
@@ -78,9 +84,10 @@ class RooflinePredictor final : public Predictor {
       const Times t = times(kernels[i].cost, slowdown);
       Estimate& e = estimates[i];
       e = {};
-      e.seconds = Seconds(std::max({t.compute, t.special, t.memory}));
+      const Seconds busy(std::max({t.compute, t.special, t.memory}));
+      e.seconds = std::max(busy, Seconds(floor_));
       // At the roofline one resource is used fully: the board draws its limit.
-      e.joules = device_.power_limit * e.seconds;
+      e.joules = device_.power_limit * busy + device_.idle_power * (e.seconds - busy);
       e.own_spread = spread_ / 2;
       e.skew = skew_;
       // Most of a roofline's error is common to kernels of one kind.
@@ -93,9 +100,10 @@ class RooflinePredictor final : public Predictor {
     Explanation x;
     x.compute = Seconds(std::max(t.compute, t.special));
     x.memory = Seconds(t.memory);
-    x.bound = t.memory >= t.compute && t.memory >= t.special ? "memory"
-              : t.compute >= t.special                       ? "compute"
-                                                             : "special functions";
+    x.bound = std::max({t.compute, t.special, t.memory}) < floor_ ? "latency"
+              : t.memory >= t.compute && t.memory >= t.special    ? "memory"
+              : t.compute >= t.special                            ? "compute"
+                                                                  : "special functions";
     return x;
   }
 
@@ -155,6 +163,7 @@ class RooflinePredictor final : public Predictor {
   std::array<double, kElementTypeCount> seconds_per_matrix_{}, seconds_per_vector_{};
   double seconds_per_special_ = 0;
   double seconds_per_byte_ = 0;
+  double floor_ = 0;
   float spread_ = 0;
   float skew_ = 0;
 };
@@ -170,11 +179,14 @@ const Registration<KernelModel> kRoofline(
     {.name = "roofline",
      .summary = "time = max(matrix FLOPs / matrix rate, vector FLOPs / vector rate, special "
                 "functions / their "
-                "rate, bytes / memory bandwidth), all from the data sheet; energy = time × board "
-                "power limit",
+                "rate, bytes / memory bandwidth, floor), rates from the data sheet; energy = "
+                "board power limit × time at the roofline, idle power below the floor",
      .source = "Williams, Waterman, Patterson, Roofline, CACM 52(4), 2009",
      .parameters =
-         {{"best", kBest,
+         {{"floor", kGpuFloorSeconds,
+           "seconds that no kernel on a GPU stays below; measured, "
+           "data/measured/h200_launch_costs.json"},
+          {"best", kBest,
            "low end of the 90 % interval as a multiple of the roofline; a stated prior"},
           {"worst", kWorst,
            "high end of the 90 % interval as a multiple of the roofline; a stated prior"}}},

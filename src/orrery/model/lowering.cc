@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <unordered_map>
 
 #include "orrery/model/region_graph.h"
 #include "orrery/model/stack.h"
@@ -19,7 +20,11 @@ class ExecutionCounts {
  public:
   ExecutionCounts(const Workload& workload, const SmallFunctions& small,
                   std::vector<std::string>& gaps)
-      : w_(workload), small_(small), gaps_(gaps), counts_(workload.functions().size()) {
+      : w_(workload),
+        small_(small),
+        gaps_(gaps),
+        totals_(workload),
+        counts_(workload.functions().size()) {
     order(workload.entry());
     counts_[workload.entry().index] = 1;
     for (auto f = order_.rbegin(); f != order_.rend(); ++f)
@@ -56,13 +61,10 @@ class ExecutionCounts {
     RegionId best = regions.front();
     double most = -1;
     for (RegionId r : regions) {
-      double weight = 0;
-      for_each_op(w_, w_.region(r), [&](OpId id) {
-        const Cost c = cost(w_, id);
-        weight += c.flops() + c.bytes();
-      });
-      if (weight > most) {
-        most = weight;
+      const auto [at, added] = region_weights_.emplace(r.index, 0);
+      if (added) at->second = totals_.region(r).weight();
+      if (at->second > most) {
+        most = at->second;
         best = r;
       }
     }
@@ -87,9 +89,8 @@ class ExecutionCounts {
           double most = -1;
           for (int64_t b : branches) {
             const FunctionId f{static_cast<uint32_t>(b)};
-            const TotalCost t = total_cost(w_, f);
-            if (t.flops() + t.bytes_read + t.bytes_written > most) {
-              most = t.flops() + t.bytes_read + t.bytes_written;
+            if (const double weight = totals_.function(f).weight(); weight > most) {
+              most = weight;
               best = f;
             }
           }
@@ -99,7 +100,8 @@ class ExecutionCounts {
       default:
         break;
     }
-    std::erase_if(found, [&](FunctionId f) { return small_.contains(f); });
+    if (is_inlined_call(op.code()))
+      std::erase_if(found, [&](FunctionId f) { return small_.contains(f); });
     return found;
   }
   void order(FunctionId f) {
@@ -133,6 +135,8 @@ class ExecutionCounts {
   const Workload& w_;
   const SmallFunctions& small_;
   std::vector<std::string>& gaps_;
+  mutable CostTotals totals_;  ///< Of branches; only what was summed before is kept.
+  mutable std::unordered_map<uint32_t, double> region_weights_;
   std::vector<double> counts_;
   std::set<uint32_t> visited_;
   std::vector<FunctionId> order_;  ///< Callees before callers.

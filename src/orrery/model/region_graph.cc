@@ -120,7 +120,7 @@ RegionGraph::RegionGraph(const Workload& w, const Device& device, const FusionRu
                          const SmallFunctions& small, RegionId region)
     : w_(w), device_(device), rules_(rules), small_(small) {
   Scope scope;
-  add_region(w.region(region), scope, nullptr, 0);
+  add_region(w.region(region), scope, nullptr);
   group();
 }
 
@@ -179,8 +179,7 @@ RegionGraph::Kind RegionGraph::classify(const OpView& op, bool* cheap) const {
   }
 }
 
-void RegionGraph::add_region(const Region& region, Scope& scope, std::vector<uint32_t>* results,
-                             int depth) {
+void RegionGraph::add_region(const Region& region, Scope& scope, std::vector<uint32_t>* results) {
   // Which values are used by dots only, found in one pass for all transposes.
   std::unordered_map<uint32_t, bool> only_dots;
   if (rules_.transposes_fold_into_dots) {
@@ -224,13 +223,13 @@ void RegionGraph::add_region(const Region& region, Scope& scope, std::vector<uin
       }
       return;
     }
-    if (op.code() == Opcode::k_call && small_.contains(op.callee()) && depth < 8) {
+    if (is_inlined_call(op.code()) && op.callee().valid() && small_.contains(op.callee())) {
       const Region& body = w_.region(w_.function(op.callee()).body);
       Scope inner;
       for (uint32_t i = 0; i < body.argument_count && i < op.operand_count(); ++i)
         inner[body.first_argument + i] = local(op.operand(i), scope);
       std::vector<uint32_t> inner_results;
-      add_region(body, inner, &inner_results, depth + 1);
+      add_region(body, inner, &inner_results);
       for (uint32_t i = 0; i < op.result_count(); ++i)
         scope[op.result(i).index] =
             i < inner_results.size() ? inner_results[i] : add_value(op.result_type(i), kNone);
@@ -277,6 +276,7 @@ void RegionGraph::group() {
       stored |= values_[v].returned;
       for (uint32_t u : values_[v].users) {
         if (!takes_in(nodes_[u])) can_join = false;
+        if (consumers.size() > kMostCopies) break;  // neither one nor few enough to copy into
         for (uint32_t g : nodes_[u].groups)
           if (std::find(consumers.begin(), consumers.end(), g) == consumers.end())
             consumers.push_back(g);
@@ -306,6 +306,16 @@ double RegionGraph::bytes_read_by(const Node& node, uint32_t value) const {
     return std::min(whole, static_cast<double>(op.result_type(0).bytes));
   if (op.code() == Opcode::k_dynamic_update_slice && node.inputs[0] == value) return 0;
   return whole;
+}
+
+bool RegionGraph::is_read_outside(const Node& producer, uint32_t value) const {
+  for (uint32_t u : values_[value].users) {
+    if (nodes_[u].kind == Kind::kControl) return true;
+    for (uint32_t g : nodes_[u].groups)
+      if (std::find(producer.groups.begin(), producer.groups.end(), g) == producer.groups.end())
+        return true;
+  }
+  return false;
 }
 
 Kernel RegionGraph::kernel_of_group(const std::vector<uint32_t>& nodes, uint32_t g, OpId* named,
@@ -342,10 +352,7 @@ Kernel RegionGraph::kernel_of_group(const std::vector<uint32_t>& nodes, uint32_t
         for (uint32_t v : node.inputs)
           if (!inside(v)) reads[v] = std::max(reads[v], bytes_read_by(node, v));
         for (uint32_t v : node.outputs) {
-          bool stored = values_[v].returned;
-          for (uint32_t u : values_[v].users)
-            stored |= std::find(nodes_[u].groups.begin(), nodes_[u].groups.end(), g) ==
-                      nodes_[u].groups.end();
+          const bool stored = values_[v].returned || is_read_outside(node, v);
           if (!stored && !values_[v].users.empty()) continue;
           const OpView op = w_.view(node.op);
           sum.bytes_written += static_cast<double>(op.code() == Opcode::k_dynamic_update_slice

@@ -21,6 +21,11 @@ class SmallFunctions {
   std::vector<bool> small_;
 };
 
+/// Whether calls of this kind are replaced by the body of a small function.
+inline bool is_inlined_call(Opcode code) {
+  return code == Opcode::k_call || code == Opcode::k_composite;
+}
+
 /// The operations directly in one region, grouped into kernels by a stack's
 /// rules. Views are seen through, small calls are inlined; loops and calls stay
 /// single nodes whose kernels belong to other regions.
@@ -66,7 +71,7 @@ class RegionGraph {
   /// Operations of one function activation to local values.
   using Scope = std::unordered_map<uint32_t, uint32_t>;
 
-  void add_region(const Region& region, Scope& scope, std::vector<uint32_t>* results, int depth);
+  void add_region(const Region& region, Scope& scope, std::vector<uint32_t>* results);
   uint32_t local(ValueId value, Scope& scope);
   uint32_t add_value(const Type& type, uint32_t producer);
   Kind classify(const OpView& op, bool* cheap) const;
@@ -74,6 +79,8 @@ class RegionGraph {
   void group();
   Kernel kernel_of_group(const std::vector<uint32_t>& nodes, uint32_t group, OpId* named,
                          uint32_t* fused) const;
+  /// Whether some kernel that holds no copy of `producer` reads `value`.
+  bool is_read_outside(const Node& producer, uint32_t value) const;
   double bytes_read_by(const Node& node, uint32_t value) const;
 
   const Workload& w_;

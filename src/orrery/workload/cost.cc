@@ -211,10 +211,10 @@ class Costing {
   void contraction() {
     switch (op_.code()) {
       case Opcode::k_attention:
-        attention(1, {});
+        attention(1);
         break;
       case Opcode::k_attention_backward:
-        attention(kForwardOfBackwardAttention, {});
+        attention(kForwardOfBackwardAttention);
         break;
       case Opcode::k_linear_attention:
         linear_attention(1);
@@ -318,7 +318,7 @@ class Costing {
 
   /// Two products of s·t·d a head, over the pairs that the mask leaves, and a
   /// softmax of each score.
-  void attention(double factor, PerElement) {
+  void attention(double factor) {
     const uint32_t q_at = op_.code() == Opcode::k_attention_backward ? 1 : 0;
     const Type& q = op_.operand_type(q_at);
     const Type& k = op_.operand_type(q_at + 1);
@@ -336,16 +336,23 @@ class Costing {
       const double first_sees = t - s + 1;
       const double ramp = causal ? std::clamp(window - first_sees, 0.0, s) : 0;
       pairs = std::min(pairs, (s - ramp) * window + ramp * (first_sees + window - 1) / 2);
+      // Keys and values that no query sees are not read.
+      const double unseen = std::max(0.0, 1 - (s + window - 1) / t);
+      cost_.bytes_read -= unseen * bytes(k);
+      if (op_.operand(q_at + 1) != op_.operand(q_at + 2)) cost_.bytes_read -= unseen * bytes(v);
     }
     pairs = std::max(pairs, 0.0);
-    const double depth = static_cast<double>(q.dims[3]) + static_cast<double>(v.dims[3]);
+    // Where values are the first columns of the keys (MLA), the result is narrower than both.
+    const Type& values = q_at == 0 && op_.result_type(0).rank() == 4 ? op_.result_type(0) : v;
+    const double depth = static_cast<double>(q.dims[3]) + static_cast<double>(values.dims[3]);
     matrix(factor * heads * pairs * depth, q.element, k.element);
     cost_.vector_type = ElementType::kF32;  // softmax is carried in single precision
     compute(factor * heads * pairs, kSoftmax);
   }
 
   /// State-space scan or gated delta rule with a d×dv state a head. Chunked form
-  /// of length c: within chunks c/2·(d + dv) products a token, between them 2·d·dv.
+  /// of length c: within chunks c·(d + dv) products a token (whole squares are computed),
+  /// between them 2·d·dv.
   void linear_attention(double factor) {
     const uint32_t q_at = op_.code() == Opcode::k_linear_attention_backward ? 1 : 0;
     const Type& q = op_.operand_type(q_at);
@@ -503,80 +510,11 @@ class Costing {
   Cost cost_;
 };
 
-/// Sums regions, each function once.
-class Totalling {
- public:
-  explicit Totalling(const Workload& workload)
-      : w_(workload),
-        known_(workload.functions().size()),
-        functions_(workload.functions().size()) {}
-
-  const TotalCost& function(FunctionId id) {
-    if (!known_[id.index]) {
-      known_[id.index] = true;  // verify() refuses recursion; this guards against it all the same
-      const Function& f = w_.function(id);
-      if (f.body.valid()) functions_[id.index] = region(f.body);
-    }
-    return functions_[id.index];
-  }
-
- private:
-  TotalCost region(RegionId id) {
-    TotalCost total;
-    for_each_op(w_, w_.region(id), [&](OpId op) { add(op, total); });
-    return total;
-  }
-
-  void add(OpId id, TotalCost& total) {
-    const OpView op = w_.view(id);
-    switch (op.code()) {
-      case Opcode::k_while: {
-        const int64_t trips = op.integer(Attr::kTripCount, -1);
-        if (trips < 0) total.unknown_trip_counts += 1;
-        add_bodies(op, total, trips < 0 ? 1 : static_cast<double>(trips));
-        return;
-      }
-      case Opcode::k_if:
-      case Opcode::k_case: {
-        TotalCost costliest;
-        double most = -1;
-        for (RegionId r : op.raw_regions()) pick(region(r), most, costliest);
-        for (int64_t f : op.integers(Attr::kBranches))
-          pick(function(FunctionId{static_cast<uint32_t>(f)}), most, costliest);
-        total.add(costliest, 1);
-        return;
-      }
-      case Opcode::k_call:
-      case Opcode::k_composite:
-      case Opcode::k_fusion:
-      case Opcode::k_async_start:
-      case Opcode::k_manual_computation:
-        add_bodies(op, total, 1);
-        return;
-      default: {
-        const OpClass c = op_class(op.code());
-        if (c == OpClass::kView || c == OpClass::kConstant || c == OpClass::kControl) return;
-        total.add(cost(w_, id), 1);
-        total.operations += 1;
-      }
-    }
-  }
-  static void pick(const TotalCost& candidate, double& most, TotalCost& costliest) {
-    const double weight = candidate.flops() + candidate.bytes_read + candidate.bytes_written;
-    if (weight <= most) return;
-    most = weight;
-    costliest = candidate;
-  }
-  void add_bodies(const OpView& op, TotalCost& total, double times) {
-    for (RegionId r : op.raw_regions()) total.add(region(r), times);
-    for (Attr key : {Attr::kCondition, Attr::kCallee})
-      if (const FunctionId f = op.callee(key); f.valid()) total.add(function(f), times);
-  }
-
-  const Workload& w_;
-  std::vector<bool> known_;
-  std::vector<TotalCost> functions_;
-};
+void pick(const TotalCost& candidate, double& most, TotalCost& costliest) {
+  if (candidate.weight() <= most) return;
+  most = candidate.weight();
+  costliest = candidate;
+}
 
 }  // namespace
 
@@ -613,8 +551,67 @@ void TotalCost::add(const TotalCost& other, double times) {
   unknown_trip_counts += other.unknown_trip_counts;
 }
 
+CostTotals::CostTotals(const Workload& workload)
+    : w_(workload), known_(workload.functions().size()), functions_(workload.functions().size()) {}
+
+const TotalCost& CostTotals::function(FunctionId id) {
+  if (!known_[id.index]) {
+    known_[id.index] = true;  // verify() refuses recursion; this guards against it all the same
+    const Function& f = w_.function(id);
+    if (f.body.valid()) functions_[id.index] = region(f.body);
+  }
+  return functions_[id.index];
+}
+
+TotalCost CostTotals::region(RegionId id) {
+  TotalCost total;
+  for_each_op(w_, w_.region(id), [&](OpId op) { add(op, total); });
+  return total;
+}
+
+void CostTotals::add(OpId id, TotalCost& total) {
+  const OpView op = w_.view(id);
+  switch (op.code()) {
+    case Opcode::k_while: {
+      const int64_t trips = op.integer(Attr::kTripCount, -1);
+      if (trips < 0) total.unknown_trip_counts += 1;
+      add_bodies(op, total, trips < 0 ? 1 : static_cast<double>(trips));
+      return;
+    }
+    case Opcode::k_if:
+    case Opcode::k_case: {
+      TotalCost costliest;
+      double most = -1;
+      for (RegionId r : op.raw_regions()) pick(region(r), most, costliest);
+      for (int64_t f : op.integers(Attr::kBranches))
+        pick(function(FunctionId{static_cast<uint32_t>(f)}), most, costliest);
+      total.add(costliest, 1);
+      return;
+    }
+    case Opcode::k_call:
+    case Opcode::k_composite:
+    case Opcode::k_fusion:
+    case Opcode::k_async_start:
+    case Opcode::k_manual_computation:
+      add_bodies(op, total, 1);
+      return;
+    default: {
+      const OpClass c = op_class(op.code());
+      if (c == OpClass::kView || c == OpClass::kConstant || c == OpClass::kControl) return;
+      total.add(cost(w_, id), 1);
+      total.operations += 1;
+    }
+  }
+}
+
+void CostTotals::add_bodies(const OpView& op, TotalCost& total, double times) {
+  for (RegionId r : op.raw_regions()) total.add(region(r), times);
+  for (Attr key : {Attr::kCondition, Attr::kCallee})
+    if (const FunctionId f = op.callee(key); f.valid()) total.add(function(f), times);
+}
+
 TotalCost total_cost(const Workload& workload, FunctionId function) {
-  return Totalling(workload).function(function);
+  return CostTotals(workload).function(function);
 }
 
 }  // namespace orrery

@@ -42,10 +42,29 @@ struct TotalCost {
 
   double flops(Unit unit) const;
   double flops() const;
+  /// FLOPs and bytes together: what branches are compared by.
+  double weight() const { return flops() + bytes_read + bytes_written; }
   void add(const Cost& cost, double times);
   void add(const TotalCost& other, double times);
 };
 
 TotalCost total_cost(const Workload& workload, FunctionId function);
+
+/// Totals of several functions and regions of a workload: each function is summed once.
+class CostTotals {
+ public:
+  explicit CostTotals(const Workload& workload);
+
+  const TotalCost& function(FunctionId id);
+  TotalCost region(RegionId id);
+
+ private:
+  void add(OpId id, TotalCost& total);
+  void add_bodies(const OpView& op, TotalCost& total, double times);
+
+  const Workload& w_;
+  std::vector<bool> known_;
+  std::vector<TotalCost> functions_;
+};
 
 }  // namespace orrery

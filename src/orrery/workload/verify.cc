@@ -7,7 +7,8 @@
 namespace orrery {
 namespace {
 
-constexpr size_t kMaxCallDepth = 500;
+/// Rules downstream follow calls and regions by recursion: the longest chain of both.
+constexpr size_t kMaxNesting = 500;
 
 uint32_t least_indexed_operands(Opcode code) {
   switch (code) {
@@ -15,6 +16,7 @@ uint32_t least_indexed_operands(Opcode code) {
       return 3;
     case Opcode::k_slice:
     case Opcode::k_resize:
+    case Opcode::k_gather:  // of a diagonal, the places are known
     case Opcode::k_dynamic_slice:
       return 1;  // of a scalar, there are no indices
     default:
@@ -58,10 +60,17 @@ class Verifier {
       fail(fmt::format("operand {} has {} dimensions, {} expected", operand,
                        op_->operand_type(operand).rank(), expected));
   }
-  void dimensions_of(Attr key, int rank, std::string_view what) const {
-    for (int64_t d : op_->integers(key))
+  /// Each within `rank` and named once; `seen` has those that other lists named.
+  void dimensions_of(Attr key, int rank, std::string_view what, uint64_t* seen = nullptr) const {
+    uint64_t own = 0;  // at most 64 dimensions
+    uint64_t& named = seen == nullptr ? own : *seen;
+    for (int64_t d : op_->integers(key)) {
       if (d < 0 || d >= rank)
         fail(fmt::format("{} {} is outside the {} dimensions", what, d, rank));
+      const uint64_t bit = uint64_t{1} << d;
+      if ((named & bit) != 0) fail(fmt::format("{} {} is named twice", what, d));
+      named |= bit;
+    }
   }
   void dimension_of(Attr key, int rank, std::string_view what) const {
     const int64_t d = op_->integer(key, 0);
@@ -127,10 +136,11 @@ class Verifier {
     const auto lb = op_->integers(Attr::kLhsBatching), rb = op_->integers(Attr::kRhsBatching);
     require(lc.size() == rc.size() && lb.size() == rb.size(),
             "dimension lists of both sides must be of one length");
-    dimensions_of(Attr::kLhsContracting, lhs.rank(), "contracting dimension");
-    dimensions_of(Attr::kRhsContracting, rhs.rank(), "contracting dimension");
-    dimensions_of(Attr::kLhsBatching, lhs.rank(), "batching dimension");
-    dimensions_of(Attr::kRhsBatching, rhs.rank(), "batching dimension");
+    uint64_t of_lhs = 0, of_rhs = 0;
+    dimensions_of(Attr::kLhsContracting, lhs.rank(), "contracting dimension", &of_lhs);
+    dimensions_of(Attr::kRhsContracting, rhs.rank(), "contracting dimension", &of_rhs);
+    dimensions_of(Attr::kLhsBatching, lhs.rank(), "batching dimension", &of_lhs);
+    dimensions_of(Attr::kRhsBatching, rhs.rank(), "batching dimension", &of_rhs);
     const auto match = [&](std::span<const int64_t> l, std::span<const int64_t> r,
                            std::string_view what) {
       for (size_t i = 0; i < l.size(); ++i) {
@@ -246,46 +256,59 @@ class Verifier {
   /// Functions that (in)directly call themselves have no finite cost.
   void check_calls() {
     const size_t count = w_.functions().size();
-    std::vector<std::vector<std::pair<uint32_t, uint32_t>>> callees(count);  // callee, operation
+    struct Call {
+      uint32_t callee;
+      uint32_t op;
+      size_t depth;  ///< Regions around it.
+    };
+    std::vector<std::vector<Call>> calls(count);
     for (uint32_t f = 0; f < count; ++f) {
       const Function& function = w_.functions()[f];
       if (!function.body.valid()) continue;
       const Region& body = w_.region(function.body);
+      std::vector<uint32_t> around;  // ends of the operations around this one
       for (uint32_t i = body.first_op; i < body.end_op; ++i) {
+        while (!around.empty() && around.back() <= i) around.pop_back();
         const OpView op = w_.view(OpId{i});
-        const auto add = [&](uint32_t callee) { callees[f].emplace_back(callee, i); };
+        const auto add = [&](uint32_t callee) { calls[f].push_back({callee, i, around.size()}); };
         for (Attr key : {Attr::kCallee, Attr::kCondition})
           if (const FunctionId c = op.callee(key); c.valid() && c.index < count) add(c.index);
         for (int64_t branch : op.integers(Attr::kBranches))
           if (branch >= 0 && branch < static_cast<int64_t>(count))
             add(static_cast<uint32_t>(branch));
+        if (op.raw().end > i + 1) around.push_back(op.raw().end);
       }
     }
     enum class Mark : uint8_t { kNew, kOpen, kDone };
     std::vector<Mark> marks(count, Mark::kNew);
-    std::vector<std::pair<uint32_t, size_t>> stack;  // function, next callee
+    std::vector<size_t> nesting(count);              // of calls and regions below
+    std::vector<std::pair<uint32_t, size_t>> stack;  // function, next call
     for (uint32_t root = 0; root < count; ++root) {
       if (marks[root] != Mark::kNew) continue;
       stack.emplace_back(root, 0);
       marks[root] = Mark::kOpen;
       while (!stack.empty()) {
         auto& [f, next] = stack.back();
-        if (next == callees[f].size()) {
+        if (next == calls[f].size()) {
           marks[f] = Mark::kDone;
+          for (const Call& call : calls[f]) {
+            nesting[f] = std::max(nesting[f], call.depth + 1 + nesting[call.callee]);
+            if (nesting[f] > kMaxNesting)
+              source_.fail(
+                  w_.ops()[call.op].offset,
+                  fmt::format("calls and regions nest deeper than {} levels", kMaxNesting));
+          }
           stack.pop_back();
           continue;
         }
-        const auto [callee, op] = callees[f][next++];
-        if (marks[callee] == Mark::kOpen)
-          source_.fail(w_.ops()[op].offset, fmt::format("function '@{}' calls itself",
-                                                        w_.string(w_.functions()[callee].name)));
-        if (marks[callee] == Mark::kNew) {
-          marks[callee] = Mark::kOpen;
-          stack.emplace_back(callee, 0);
-          // Rules downstream follow calls by recursion.
-          if (stack.size() > kMaxCallDepth)
-            source_.fail(w_.ops()[op].offset,
-                         fmt::format("calls nest deeper than {} functions", kMaxCallDepth));
+        const Call call = calls[f][next++];
+        if (marks[call.callee] == Mark::kOpen)
+          source_.fail(w_.ops()[call.op].offset,
+                       fmt::format("function '@{}' calls itself",
+                                   w_.string(w_.functions()[call.callee].name)));
+        if (marks[call.callee] == Mark::kNew) {
+          marks[call.callee] = Mark::kOpen;
+          stack.emplace_back(call.callee, 0);
         }
       }
     }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <stdexcept>
@@ -57,6 +58,18 @@ struct Kind {
   std::vector<std::string> caches;  ///< Names, known once the body was written.
 };
 
+/// Layers of one make have one of these; it spares comparing whole layers.
+using Fingerprint = std::array<int64_t, 4>;
+
+Fingerprint fingerprint(const Layer& layer) {
+  const auto* attention = std::get_if<SoftmaxAttention>(&layer.mixer);
+  const auto* dense = std::get_if<DenseFeedForward>(&layer.feed_forward);
+  return {static_cast<int64_t>(layer.mixer.index()),
+          static_cast<int64_t>(layer.feed_forward.index()),
+          attention != nullptr ? attention->window + attention->key_value_heads : 0,
+          dense != nullptr ? dense->inner : 0};
+}
+
 class Builder {
  public:
   Builder(const TransformerDescription& model, const BuildOptions& options,
@@ -90,6 +103,7 @@ class Builder {
   Tensor table_;
   std::map<int64_t, Network::Rotary> rotary_;
   std::vector<std::unique_ptr<Kind>> kinds_;
+  std::map<Fingerprint, std::vector<Kind*>> alike_;
   std::map<std::string, int> names_;
   std::vector<NamedTensor> caches_of_call_;  ///< Of the body being written.
   std::vector<NamedTensor> caches_;
@@ -165,7 +179,8 @@ Builder::Builder(const TransformerDescription& model, const BuildOptions& option
 // --- layers -------------------------------------------------------------------
 
 Kind& Builder::kind_of(const Layer& layer, int64_t blocks, bool seals) {
-  for (const auto& kind : kinds_)
+  std::vector<Kind*>& alike = alike_[fingerprint(layer)];
+  for (Kind* kind : alike)
     if (kind->blocks == blocks && kind->seals == seals && kind->layer == layer) return *kind;
   const std::string mixer = mixer_name(layer.mixer);
   const std::string part = feed_forward_name(layer.feed_forward);
@@ -173,6 +188,7 @@ Kind& Builder::kind_of(const Layer& layer, int64_t blocks, bool seals) {
   if (name.empty()) name = "empty";
   if (const int before = names_[name]++; before > 0) name += fmt::format("_{}", before + 1);
   kinds_.push_back(std::make_unique<Kind>(Kind{layer, blocks, seals, name, {}}));
+  alike.push_back(kinds_.back().get());
   return *kinds_.back();
 }
 

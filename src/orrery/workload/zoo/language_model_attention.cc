@@ -34,8 +34,10 @@ int64_t kept_tokens(const Pass& pass, int64_t window) {
   return window > 0 ? std::min(window, all) : all;
 }
 
+/// Narrower heads (of an indexer) than the tables are for stay as they are.
 Tensor rotated(const Pass& pass, const Tensor& x, const Surroundings& around) {
-  return around.cosine.valid() ? pass.net.rotary(x, around.cosine, around.sine) : x;
+  if (!around.cosine.valid() || 2 * around.cosine.dim(-1) > x.dim(-1)) return x;
+  return pass.net.rotary(x, around.cosine, around.sine);
 }
 
 Tensor output_gate(const Pass& pass, OutputGate gate, const Projection& projection, const Tensor& x,
@@ -90,11 +92,8 @@ void choose_tokens(const Pass& pass, const Indexer& indexer, const Tensor& x,
   Tensor k =
       net.layer_norm(net.linear(x, "wk", indexer.head_size, pass.linear(indexer.key)), "k_norm");
   k = net.reshape(k, {b, s, 1, indexer.head_size});
-  const int64_t turned = around.cosine.valid() ? 2 * around.cosine.dim(-1) : 0;
-  if (turned > 0 && turned <= indexer.head_size) {
-    q = rotated(pass, q, around);
-    k = rotated(pass, k, around);
-  }
+  q = rotated(pass, q, around);
+  k = rotated(pass, k, around);
   const Tensor weights = net.linear(x, "weights_proj", indexer.heads, pass.linear(indexer.weights));
   const Tensor keys = remember(pass, k, "index_cache", kept_tokens(pass, 0), around, caches);
   choose(pass, q, net.reshape(keys, {b, keys.dim(1), indexer.head_size}), weights, indexer.selected,
@@ -394,6 +393,9 @@ Mixed compressed_attention(const Pass& pass, const CompressedAttention& a, const
 
   const int64_t reach = pass.decoding() ? pass.context : s;
   const int64_t entries = a.ratio > 0 ? reach / a.ratio : 0;
+  if (a.ratio > 0 && entries == 0)
+    net.add_note(fmt::format(
+        "{} tokens fill no pool of {}: the weights that pool them are left out", reach, a.ratio));
   if (entries > 0) {
     Tensor far = net.reshape(
         pool(pass, x, "compressor", a.head_size, a.ratio, a.overlapping, around, result.caches),
@@ -406,8 +408,7 @@ Mixed compressed_attention(const Pass& pass, const CompressedAttention& a, const
           net.linear(compressed, "wq_b", width({a.indexer->heads, a.indexer->head_size}),
                      pass.linear(a.indexer->query)),
           {b, s, a.indexer->heads, a.indexer->head_size});
-      if (around.cosine.valid() && 2 * around.cosine.dim(-1) <= a.indexer->head_size)
-        index_q = rotated(pass, index_q, around);
+      index_q = rotated(pass, index_q, around);
       const Tensor weights =
           net.linear(x, "weights_proj", a.indexer->heads, pass.linear(a.indexer->weights));
       Tensor keys = pool(pass, x, "compressor", a.indexer->head_size, a.ratio, a.overlapping,

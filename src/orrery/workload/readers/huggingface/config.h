@@ -12,8 +12,9 @@
 
 namespace orrery::huggingface {
 
-/// The most layers, experts and the largest single size a description may state.
-inline constexpr int64_t kMaxLayers = 10'000;
+/// The most layers and the largest single size a description may state; the deepest
+/// published model has 126 layers.
+inline constexpr int64_t kMaxLayers = 2'000;
 inline constexpr int64_t kMaxSize = int64_t{1} << 31;
 
 /// One JSON object of a model description, read by name. Fields are looked up

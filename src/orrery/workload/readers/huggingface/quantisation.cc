@@ -394,6 +394,8 @@ void Quantisation::read_modelopt(const Config& config) {
   else if (!layers)
     config.fail("quantization_config",
                 "neither 'quant_algo' nor 'config_groups' says how weights are kept");
+  // ModelOpt leaves the head alone unless it is named.
+  excluded_names_.insert("lm_head");
   exclude(config.texts({"exclude_modules"}));
   exclude(config.texts({"ignore"}));
   for (const std::string_view name : {"kv_cache_quant_algo", "kv_cache_scheme"})

@@ -12,6 +12,11 @@ namespace orrery::stablehlo {
 namespace {
 
 constexpr size_t kMaxConstantElements = 64;  ///< Larger constants are sized, not kept.
+/// A splat attribute is spelled out up to this: two numbers (padding) for each of 64 dimensions.
+constexpr int64_t kMaxSplatElements = 128;
+/// Ranks that groups over mesh axes may name in one module. A few bytes of text name them all,
+/// so nothing else bounds the memory they take.
+constexpr size_t kMaxListedRanks = size_t{1} << 24;
 
 /// How a written attribute becomes ours.
 enum class Form {
@@ -371,7 +376,7 @@ AttributeValue Parser::parse_value(bool typed) {
           parse_integer_list('>', &all_integers);
           cursor_.rewind(after);
           if (all_integers) {
-            if (integers_.size() == 1 && type.elements > 1)
+            if (integers_.size() == 1 && type.elements > 1 && type.elements <= kMaxSplatElements)
               integers_.assign(static_cast<size_t>(type.elements), integers_[0]);
             value.kind = AttributeValue::Kind::kIntegers;
             value.integers = &integers_;
@@ -698,6 +703,10 @@ void Parser::parse_mesh_axes_groups() {
   else if (mesh.valid())
     groups = device_groups(builder_.mesh(mesh), axes, &size);
   if (groups) {
+    listed_ranks_ += groups->size();
+    if (listed_ranks_ > kMaxListedRanks)
+      cursor_.fail(
+          fmt::format("the module's replica groups list more than {} ranks", kMaxListedRanks));
     builder_.set_ints(Attr::kReplicaGroups, *groups);
     builder_.set_int(Attr::kReplicaGroupSize, size);
   } else {

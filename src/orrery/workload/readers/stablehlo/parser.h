@@ -124,7 +124,8 @@ class Parser {
   std::vector<OpName> operation_names_;
   std::unordered_map<std::string_view, std::string_view> attribute_aliases_;
   std::unordered_map<std::string_view, TypeId> type_aliases_;
-  size_t alias_bytes_ = 0;  ///< Expanded so far; bounds aliases of aliases of aliases.
+  size_t listed_ranks_ = 0;  ///< Of replica groups over mesh axes.
+  size_t alias_bytes_ = 0;   ///< Expanded so far; bounds aliases of aliases of aliases.
   std::vector<std::pair<OpId, std::string_view>> pending_locations_;
   int depth_ = 0;
 

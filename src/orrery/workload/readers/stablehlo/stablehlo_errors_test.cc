@@ -197,10 +197,25 @@ TEST(StableHloHostile, HugeCountsAreRefusedBeforeTheyAreAllocated) {
                      "<{replica_groups = #stablehlo.replica_group_mesh_axes<mesh = @m, axes = "
                      "[#stablehlo.axis_ref<name = \"x\">]>}> : (tensor<4xf32>) -> \n return}}"),
             "");
-  // A splat of a million million entries is not spelled out.
-  EXPECT_EQ(error_in("  %0 = \"stablehlo.slice\"(%a) <{start_indices = dense<0> : "
-                     "tensor<1000000000000xi64>}> : (tensor<4xf32>) -> tensor<4xf32>"),
-            "");
+}
+
+TEST(StableHloHostile, AFewBytesDoNotBecomeMegabytes) {
+  // Lists that a splat or a mesh spells in a few bytes, a thousand times.
+  std::string splats, groups;
+  for (int i = 0; i < 1000; ++i) {
+    splats +=
+        "  \"stablehlo.slice\"(%a) <{start_indices = dense<0> : tensor<1048576xi64>}> : "
+        "(tensor<4xf32>) -> tensor<4xf32>\n";
+    groups +=
+        "  \"stablehlo.all_reduce\"(%a) <{replica_groups = "
+        "#stablehlo.replica_group_mesh_axes<mesh = @m, axes = [#stablehlo.axis_ref<name = "
+        "\"x\">]>}> : (tensor<4xf32>) -> tensor<4xf32>\n";
+  }
+  EXPECT_LT(read_text(function_of("(%a: tensor<4xf32>)", splats + "  return")).memory_bytes(),
+            size_t{1} << 20);
+  EXPECT_THAT(error_of("module {\nsdy.mesh @m = <[\"x\"=1048576]>\n" +
+                       function_of("(%a: tensor<4xf32>)", groups + "  return") + "}\n"),
+              HasSubstr("the module's replica groups list more than 16777216 ranks"));
 }
 
 TEST(StableHloHostile, EveryPrefixOfAModuleIsReadOrRefused) {

@@ -1,0 +1,211 @@
+#include "orrery/api/session.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "orrery/model/stack.h"
+
+namespace orrery {
+namespace {
+
+using Json = nlohmann::json;
+using testing::HasSubstr;
+
+/// A session on the source tree's catalogue, and a product of 4096³ in bf16 as a file.
+class SessionTest : public testing::Test {
+ protected:
+  SessionTest()
+      : session_(std::string(ORRERY_SOURCE_DIR) + "/hardware",
+                 std::string(ORRERY_SOURCE_DIR) + "/data"),
+        file_((std::filesystem::path(testing::TempDir()) /
+               ("session_test_" + std::to_string(::getpid()) + ".mlir"))
+                  .string()) {
+    std::ofstream(file_) << "func.func @main(%a: tensor<4096x4096xbf16>, %b: "
+                            "tensor<4096x4096xbf16>) -> tensor<4096x4096xbf16> {\n"
+                            "  %0 = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0] : "
+                            "(tensor<4096x4096xbf16>, tensor<4096x4096xbf16>) -> "
+                            "tensor<4096x4096xbf16>\n  return %0 : tensor<4096x4096xbf16>\n}\n";
+  }
+  ~SessionTest() override { std::filesystem::remove(file_); }
+
+  /// What the stack adds between two kernels, from its data file.
+  static double gap() {
+    return load_stack_constants(std::string(ORRERY_SOURCE_DIR) + "/data", "xla").costs.gap.value;
+  }
+  Json request() const { return {{"command", "predict"}, {"workload", file_}, {"on", "h200"}}; }
+  std::string refusal(const Json& json) const {
+    try {
+      session_.call(json.dump());
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), 2);
+      return error.what();
+    }
+    return "";
+  }
+
+  Session session_;
+  std::string file_;
+};
+
+TEST_F(SessionTest, PredictsAProduct) {
+  PredictRequest request;
+  request.workload = file_;
+  request.device = "h200";
+  const PredictAnswer a = session_.predict(request);
+  // 2·4096³ FLOP at 989.4 TFLOP/s and one launch gap.
+  EXPECT_NEAR(a.latency_s, 138.912e-6 + gap(), 1e-9);
+  EXPECT_LT(a.latency_low_s, a.latency_s);
+  EXPECT_GT(a.latency_high_s, a.latency_s);
+  EXPECT_EQ(a.flops, 2.0 * 4096 * 4096 * 4096);
+  EXPECT_EQ(a.bytes, 3.0 * 4096 * 4096 * 2);
+  EXPECT_EQ(a.memory.arguments_bytes, 67108864);
+  EXPECT_EQ(a.memory.outputs_bytes, 33554432);
+  EXPECT_TRUE(a.memory.fits);
+  ASSERT_EQ(a.kernels.size(), 1u);
+  EXPECT_EQ(a.kernels[0].name, "dot_general bf16 4096×4096×4096");
+  EXPECT_EQ(a.kernels[0].bound, "compute");
+}
+
+TEST_F(SessionTest, TheJsonAnswerIsTheStructsAnswer) {
+  PredictRequest request;
+  request.workload = file_;
+  request.device = "h200";
+  const PredictAnswer a = session_.predict(request);
+  const Json json = Json::parse(session_.call(this->request().dump()));
+  EXPECT_EQ(json.at("schema"), "orrery.predict/1");
+  EXPECT_EQ(json.at("latency_s").get<double>(), a.latency_s);  // exactly: doubles read back
+  EXPECT_EQ(json.at("latency_low_s").get<double>(), a.latency_low_s);
+  EXPECT_EQ(json.at("latency_high_s").get<double>(), a.latency_high_s);
+  EXPECT_EQ(json.at("single_call_s").get<double>(), a.single_call_s);
+  EXPECT_EQ(json.at("energy_j").get<double>(), a.energy_j);
+  EXPECT_EQ(json.at("flops").get<double>(), a.flops);
+  EXPECT_EQ(json.at("memory").at("peak_bytes").get<double>(), a.memory.peak_bytes);
+  EXPECT_EQ(json.at("memory").at("fits").get<bool>(), a.memory.fits);
+  EXPECT_EQ(json.at("kernels").size(), a.kernels.size());
+  EXPECT_EQ(json.at("kernels")[0].at("time_s").get<double>(), a.kernels[0].time_s);
+  EXPECT_EQ(json.at("gaps").size(), a.gaps.size());
+  EXPECT_EQ(json.at("trust").at("verdict"), a.trust.verdict);
+}
+
+TEST_F(SessionTest, TheSameRequestGivesTheSameBytes) {
+  const std::string text = request().dump();
+  EXPECT_EQ(session_.call(text), session_.call(text));
+  const Session other(std::string(ORRERY_SOURCE_DIR) + "/hardware",
+                      std::string(ORRERY_SOURCE_DIR) + "/data");
+  EXPECT_EQ(session_.call(text), other.call(text));
+}
+
+TEST_F(SessionTest, WhatIfsChangeTheAnswer) {
+  Json slow = request();
+  slow["set"] = {{"memory.bandwidth", "0.1 TB/s"}};
+  // 3·4096²·2 B / 0.1 TB/s = 1.007 ms: now bound by memory.
+  const Json json = Json::parse(session_.call(slow.dump()));
+  EXPECT_NEAR(json.at("latency_s").get<double>(), 1.00663e-3 + gap(), 1e-8);
+  EXPECT_EQ(json.at("kernels")[0].at("bound"), "memory");
+  Json clocked = request();
+  clocked["sm_mhz"] = 915;  // half of the matrix units' clock
+  EXPECT_NEAR(Json::parse(session_.call(clocked.dump())).at("latency_s").get<double>(),
+              2 * 138.912e-6 + gap(), 2e-9);
+}
+
+TEST_F(SessionTest, UnknownAndIllTypedFieldsAreRefused) {
+  Json wrong = request();
+  wrong["devise"] = "h200";
+  EXPECT_THAT(refusal(wrong), HasSubstr("request field 'devise' is not known; there is: command"));
+  Json number = request();
+  number["workload"] = 3;
+  EXPECT_THAT(refusal(number), HasSubstr("request field 'workload': expected a string"));
+  Json fraction = request();
+  fraction["batch"] = 1.5;
+  EXPECT_THAT(refusal(fraction), HasSubstr("request field 'batch': expected an integer"));
+  Json bare = request();
+  bare["set"] = {{"memory.bandwidth", 6e12}};
+  EXPECT_THAT(refusal(bare), HasSubstr("a quantity with its unit"));
+  Json command = request();
+  command["command"] = "foretell";
+  EXPECT_NE(refusal(command), "");
+  EXPECT_THAT(refusal({{"command", "predict"}, {"on", "h200"}}), HasSubstr("needs 'workload'"));
+  EXPECT_THROW(session_.call("[1, 2]"), Error);
+  EXPECT_THROW(session_.call("{\"command\": "), Error);
+  EXPECT_THROW(session_.call(""), Error);
+}
+
+TEST_F(SessionTest, UnknownNamesAreUsageErrors) {
+  for (const char* key : {"on", "stack", "kernel_model", "regime"}) {
+    Json wrong = request();
+    wrong[key] = "no-such-thing";
+    EXPECT_NE(refusal(wrong), "") << key;
+  }
+}
+
+TEST_F(SessionTest, InspectCountsTheFile) {
+  const InspectAnswer a = session_.inspect(file_, {});
+  EXPECT_EQ(a.format, "stablehlo");
+  EXPECT_EQ(a.total_flops, 2.0 * 4096 * 4096 * 4096);
+  EXPECT_EQ(a.arguments_bytes, 67108864);
+  EXPECT_EQ(a.unknown_operations, 0u);
+  const Json json =
+      Json::parse(session_.call(Json({{"command", "inspect"}, {"workload", file_}}).dump()));
+  EXPECT_EQ(json.at("schema"), "orrery.inspect/1");
+  EXPECT_EQ(json.at("flops").get<double>(), a.total_flops);
+}
+
+TEST_F(SessionTest, Operators) {
+  KernelRequest request;
+  request.table = "ops.csv";
+  request.device = "h200";
+  const std::vector<OperatorRow> rows = {
+      {"gemm", "bf16", R"({"m": 4096, "n": 4096, "k": 4096})", 0, 2},
+      {"gemm", "bf16", R"({"m": 4096, "n": 4096, "k": 4096})", 915, 3}};
+  const auto answers = session_.predict_operators(request, rows);
+  ASSERT_EQ(answers.size(), 2u);
+  EXPECT_NEAR(answers[0].predicted_us, 138.912, 0.001);
+  EXPECT_NEAR(answers[1].predicted_us, 2 * 138.912, 0.002);
+  EXPECT_LE(answers[0].low_us, answers[0].predicted_us);
+  EXPECT_GE(answers[0].high_us, answers[0].predicted_us);
+  try {
+    session_.predict_operators(request, {{"gemm", "bf16", "{}", 0, 17}});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), 3);
+    EXPECT_THAT(error.what(), HasSubstr("ops.csv:17"));
+  }
+}
+
+TEST_F(SessionTest, OperatorsAsJson) {
+  const Json request = {
+      {"command", "kernel"},
+      {"on", "h200"},
+      {"rows",
+       {{{"op", "gemm"}, {"dtype", "bf16"}, {"params", {{"m", 4096}, {"n", 4096}, {"k", 4096}}}}}}};
+  const Json json = Json::parse(session_.call(request.dump()));
+  ASSERT_EQ(json.at("kernels").size(), 1u);
+  EXPECT_NEAR(json.at("kernels")[0].at("predicted_us").get<double>(), 138.912, 0.001);
+  EXPECT_EQ(json.at("kernels")[0].at("model"), "roofline");
+}
+
+TEST_F(SessionTest, Lists) {
+  const Json hardware = Json::parse(session_.call(R"({"command": "hardware"})"));
+  EXPECT_GE(hardware.at("devices").size(), 40u);
+  const Json models = Json::parse(session_.call(R"({"command": "models"})"));
+  EXPECT_NE(models.dump().find("roofline"), std::string::npos);
+  const Json zoo = Json::parse(session_.call(R"({"command": "zoo"})"));
+  EXPECT_FALSE(zoo.at("models").empty());
+}
+
+TEST_F(SessionTest, ErrorsAsJson) {
+  const Json json =
+      Json::parse(to_json(Error(ErrorKind::kInput, {"m.mlir", 3, 7}, "expected ':'")));
+  EXPECT_EQ(json.at("error").at("kind"), "input");
+  EXPECT_EQ(json.at("error").at("exit_code"), 3);
+  EXPECT_EQ(json.at("error").at("line"), 3);
+  EXPECT_EQ(json.at("error").at("column"), 7);
+}
+
+}  // namespace
+}  // namespace orrery

@@ -1,0 +1,89 @@
+#include "orrery/base/csv.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace orrery {
+namespace {
+
+CsvTable parse(std::string text) {
+  return CsvTable::parse(Source::from_memory("t.csv", std::move(text)));
+}
+
+std::string error_of(std::string text) {
+  try {
+    parse(std::move(text));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Csv, ReadsPlainAndQuotedFields) {
+  const CsvTable t = parse(
+      "op,dtype,params\n"
+      "gemm,bf16,\"{\"\"m\"\": 8, \"\"n\"\": 4}\"\n"
+      "add,fp32,\n");
+  ASSERT_EQ(t.rows(), 2u);
+  EXPECT_EQ(t.at(0, 2), "{\"m\": 8, \"n\": 4}");
+  EXPECT_EQ(t.at(1, 0), "add");
+  EXPECT_EQ(t.at(1, 2), "");
+  EXPECT_EQ(t.column("dtype"), 1);
+  EXPECT_EQ(t.column("us"), -1);
+  EXPECT_EQ(t.required_column("params"), 2u);
+}
+
+TEST(Csv, TakesCarriageReturnsAndAMissingLastNewline) {
+  const CsvTable t = parse("a,b\r\n1,2\r\n3,4");
+  ASSERT_EQ(t.rows(), 2u);
+  EXPECT_EQ(t.at(0, 1), "2");
+  EXPECT_EQ(t.at(1, 1), "4");
+}
+
+TEST(Csv, KnowsTheLineOfARowAcrossLineBreaksInQuotes) {
+  const CsvTable t = parse("a,b\n\"one\ntwo\",2\n\n3,4\n");
+  ASSERT_EQ(t.rows(), 2u);
+  EXPECT_EQ(t.at(0, 0), "one\ntwo");
+  EXPECT_EQ(t.line(0), 2);
+  EXPECT_EQ(t.line(1), 5);  // after the broken field and an empty line
+}
+
+TEST(Csv, Errors) {
+  EXPECT_EQ(error_of(""), "t.csv:1:1: expected a header line with the columns' names");
+  EXPECT_EQ(error_of("a,b\n1,2,3\n"), "t.csv:2:1: 3 fields, the header has 2");
+  EXPECT_EQ(error_of("a,b\n1,2\n3\n"), "t.csv:3:1: 1 fields, the header has 2");
+  EXPECT_EQ(error_of("a,b\n1,\"2\n"), "t.csv:2:3: a quoted field that is not closed");
+  EXPECT_EQ(error_of("a,b\n\"1\"x,2\n"),
+            "t.csv:2:4: expected ',' or the end of the line after a quoted field");
+  EXPECT_EQ(error_of("a,b,a\n"), "t.csv:1:1: column 'a' is named twice");
+}
+
+TEST(Csv, AMissingColumnNamesThoseThereAre) {
+  try {
+    parse("op,dtype\n").required_column("params");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "t.csv:1:1: column 'params' is missing; there is: op, dtype");
+    EXPECT_EQ(error.exit_code(), 3);
+  }
+}
+
+TEST(Csv, AHeaderOfManyColumnsIsReadInTime) {
+  std::string header = "c0";
+  for (int i = 1; i < 200000; ++i) header += ",c" + std::to_string(i);
+  EXPECT_EQ(parse(header + "\n").header().size(), 200000u);  // by comparing pairs: 2·10^10
+}
+
+TEST(Csv, WrittenFieldsAreReadBack) {
+  for (const std::string text : {"plain", "", "a,b", "say \"no\"", "two\nlines", "cr\rhere"}) {
+    const CsvTable t = parse("h,x\n" + csv_field(text) + ",1\n");
+    ASSERT_EQ(t.rows(), 1u) << text;
+    EXPECT_EQ(t.at(0, 0), text);
+  }
+  EXPECT_EQ(csv_field("plain"), "plain");
+  EXPECT_EQ(csv_field("a\"b"), "\"a\"\"b\"");
+}
+
+}  // namespace
+}  // namespace orrery

@@ -1,0 +1,143 @@
+#include "orrery/kernel/operator_kernel.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "orrery/base/csv.h"
+#include "orrery/base/shared_data_for_test.h"
+
+namespace orrery {
+namespace {
+
+using testing::HasSubstr;
+
+std::string refusal(const char* op, const char* dtype, const char* params) {
+  try {
+    operator_kernel(op, dtype, params);
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(OperatorKernel, Products) {
+  const Cost gemm = operator_kernel("gemm", "bf16", R"({"m": 512, "n": 4096, "k": 1024})").cost;
+  EXPECT_EQ(gemm.matrix_flops, 2.0 * 512 * 4096 * 1024);
+  EXPECT_EQ(gemm.bytes_read, 2.0 * (512 * 1024 + 4096 * 1024));
+  EXPECT_EQ(gemm.bytes_written, 2.0 * 512 * 4096);
+  EXPECT_EQ(gemm.matrix_type, ElementType::kBF16);
+  const Cost bmm = operator_kernel("bmm", "fp16", R"({"b": 3, "m": 5, "n": 7, "k": 11})").cost;
+  EXPECT_EQ(bmm.matrix_flops, 2.0 * 3 * 5 * 7 * 11);
+  EXPECT_EQ(bmm.bytes(), 2.0 * 3 * (5 * 11 + 11 * 7 + 5 * 7));
+}
+
+TEST(OperatorKernel, TypesOfProducts) {
+  const char* params = R"({"m": 8, "n": 8, "k": 8})";
+  const Cost tf32 = operator_kernel("gemm", "tf32", params).cost;
+  EXPECT_EQ(tf32.matrix_type, ElementType::kTF32);
+  EXPECT_EQ(tf32.bytes_read, 2 * 64 * 4);  // four-byte inputs
+  EXPECT_EQ(operator_kernel("gemm", "fp32", params).cost.matrix_type, ElementType::kF32);
+  EXPECT_EQ(operator_kernel("gemm", "fp8", params).cost.bytes_written, 64 * 2);   // bf16
+  EXPECT_EQ(operator_kernel("gemm", "int8", params).cost.bytes_written, 64 * 4);  // int32
+  EXPECT_EQ(operator_kernel("gemm", "fp4", params).cost.bytes_read, 2 * 64 / 2);
+}
+
+TEST(OperatorKernel, Convolution) {
+  // 224×224 by 7×7, stride 2, pad 3: 112×112.
+  const Cost c = operator_kernel("conv2d", "bf16",
+                                 R"({"n": 2, "c": 3, "h": 224, "w": 224, "k": 64, "r": 7, "s": 7,
+                                     "stride": 2, "pad": 3})")
+                     .cost;
+  EXPECT_EQ(c.matrix_flops, 2.0 * 2 * 112 * 112 * 64 * 3 * 49);
+  EXPECT_EQ(c.bytes_written, 2.0 * 2 * 112 * 112 * 64);
+}
+
+TEST(OperatorKernel, Attention) {
+  const Cost c =
+      operator_kernel("sdpa", "bf16",
+                      R"({"b": 2, "h": 8, "kv": 2, "s": 128, "t": 256, "d": 64, "causal": true})")
+          .cost;
+  // Query i of 128 sees 128 + i + 1 keys.
+  const double pairs = 2.0 * 8 * (128 * 128 + 128 * 129 / 2);
+  EXPECT_EQ(c.matrix_flops, 2 * pairs * 128);
+  EXPECT_EQ(c.bytes_read, 2.0 * 2 * (8 * 128 * 64 + 2 * 2 * 256 * 64));
+}
+
+TEST(OperatorKernel, TheRestByTheirBytes) {
+  struct Case {
+    const char* op;
+    double bytes;
+  };
+  // Of fp32 [8, 16]: 512 bytes.
+  for (const Case& c : {Case{"add", 3 * 512},
+                        {"mul", 3 * 512},
+                        {"relu", 2 * 512},
+                        {"gelu", 2 * 512},
+                        {"silu", 2 * 512},
+                        {"tanh", 2 * 512},
+                        {"exp", 2 * 512},
+                        {"copy", 2 * 512},
+                        {"softmax", 2 * 512},
+                        {"layernorm", 2 * 512 + 2 * 64},
+                        {"rmsnorm", 2 * 512 + 64},
+                        {"cumsum", 2 * 512},
+                        {"reduce_sum", 512 + 32},
+                        {"reduce_sum_axis0", 512 + 64},
+                        {"transpose", 2 * 512},
+                        {"topk", 512 + 8 * 8 * (4 + 8)},
+                        {"sort", 512 + 512 + 1024}})
+    EXPECT_EQ(operator_kernel(c.op, "fp32", R"({"shape": [8, 16]})").cost.bytes(), c.bytes) << c.op;
+  // Eight rows of 16 looked up by 64-bit ids: ids and rows read, rows written.
+  EXPECT_EQ(
+      operator_kernel("embedding", "fp32", R"({"vocab": 1000, "shape": [8, 16]})").cost.bytes(),
+      8 * 8 + 2 * 512);
+}
+
+TEST(OperatorKernel, EveryOperatorOfTheMeasuredTableIsTaken) {
+  ORRERY_SHARED_DATA_OR_SKIP(file, "h200/kernels.csv");
+  const CsvTable table = CsvTable::parse(Source::from_file(file));
+  const size_t op = table.required_column("op"), dtype = table.required_column("dtype"),
+               params = table.required_column("params");
+  EXPECT_EQ(table.rows(), 1141u);
+  for (size_t i = 0; i < table.rows(); ++i) {
+    const Kernel k = operator_kernel(table.at(i, op), table.at(i, dtype), table.at(i, params));
+    EXPECT_GT(k.cost.bytes(), 0) << table.at(i, op) << " " << table.at(i, params);
+  }
+}
+
+TEST(OperatorKernel, Errors) {
+  EXPECT_THAT(refusal("gem", "bf16", "{}"),
+              HasSubstr("op: 'gem' is not known; did you mean 'gemm'?"));
+  EXPECT_THAT(refusal("gemm", "fp33", R"({"m": 1, "n": 1, "k": 1})"),
+              HasSubstr("dtype: 'fp33' is not known"));
+  EXPECT_EQ(refusal("gemm", "bf16", R"({"m": 1, "n": 1})"), "params: gemm needs 'k'");
+  EXPECT_EQ(refusal("gemm", "bf16", R"({"m": 1.5, "n": 1, "k": 1})"),
+            "params: 'm' must be an integer");
+  EXPECT_EQ(refusal("gemm", "bf16", R"({"m": 0, "n": 1, "k": 1})"),
+            "params: 'm' must lie within 1 and 2^40, found 0");
+  EXPECT_EQ(refusal("gemm", "bf16", R"({"m": 18446744073709551615, "n": 1, "k": 1})"),
+            "params: 'm' is larger than 2^40");
+  EXPECT_NE(refusal("gemm", "bf16", R"({"m": 1099511627776, "n": 1099511627776, "k": 1})"), "");
+  EXPECT_THAT(refusal("add", "bf16", R"({"shape": []})"), HasSubstr("a list of 1 to 8 sizes"));
+  EXPECT_THAT(refusal("add", "bf16", R"({"shape": 4})"), HasSubstr("a list of 1 to 8 sizes"));
+  EXPECT_THAT(refusal("add", "bf16", "not json"), HasSubstr("expected a JSON object"));
+  EXPECT_THAT(refusal("add", "bf16", "[1]"), HasSubstr("expected a JSON object"));
+  EXPECT_EQ(refusal("sdpa", "bf16", R"({"b": 1, "h": 8, "kv": 3, "s": 4, "d": 4})"),
+            "params: 8 heads are not a multiple of 3 kv heads");
+  EXPECT_THAT(
+      refusal("conv2d", "bf16", R"({"n": 1, "c": 3, "h": 4, "w": 4, "k": 8, "r": 3, "groups": 2})"),
+      HasSubstr("2 groups do not divide"));
+  EXPECT_THAT(refusal("conv2d", "bf16", R"({"n": 1, "c": 3, "h": 4, "w": 4, "k": 8, "r": 5})"),
+              HasSubstr("the window is larger"));
+  EXPECT_THAT(refusal("transpose", "bf16", R"({"shape": [4]})"), HasSubstr("two axes or more"));
+}
+
+TEST(OperatorKernel, DescriptionsNameEveryOperator) {
+  EXPECT_GE(supported_operators().size(), 22u);
+  for (const OperatorDescription& d : supported_operators()) EXPECT_FALSE(d.params.empty()) << d.op;
+}
+
+}  // namespace
+}  // namespace orrery

@@ -1,0 +1,107 @@
+#include "orrery/model/composition.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace orrery {
+namespace {
+
+constexpr auto kFamily = static_cast<size_t>(ErrorFactor::kFamily);
+constexpr auto kDevice = static_cast<size_t>(ErrorFactor::kDevice);
+
+Launch launch(KernelFamily family, double count) {
+  Launch l;
+  l.kernel.family = family;
+  l.count = count;
+  return l;
+}
+
+Estimate estimate(double seconds, float own, float family, float device) {
+  Estimate e;
+  e.seconds = Seconds(seconds);
+  e.joules = Joules(100 * seconds);
+  e.own_spread = own;
+  e.loadings[kFamily] = family;
+  e.loadings[kDevice] = device;
+  return e;
+}
+
+const LaunchCosts kCosts{Seconds(1e-6), Seconds(2e-6), Seconds(1e-3)};
+
+TEST(Compose, SumsKernelsGapsAndEnergy) {
+  const Launch launches[] = {launch(KernelFamily::kGemm, 10),
+                             launch(KernelFamily::kElementwise, 20)};
+  const Estimate estimates[] = {estimate(1e-3, 0, 0, 0), estimate(1e-4, 0, 0, 0)};
+  const Composition c = compose(launches, estimates, kCosts, Watts(50));
+  EXPECT_DOUBLE_EQ(c.kernels.value, 10 * 1e-3 + 20 * 1e-4);
+  EXPECT_DOUBLE_EQ(c.launches, 30);
+  EXPECT_DOUBLE_EQ(c.gaps.value, 30e-6);
+  EXPECT_DOUBLE_EQ(c.host.value, 60e-6);
+  EXPECT_DOUBLE_EQ(c.step.value.value, 12e-3 + 30e-6);
+  EXPECT_DOUBLE_EQ(c.single_call.value.value, 12e-3 + 30e-6 + 1e-3);
+  EXPECT_DOUBLE_EQ(c.energy.value, 100 * 12e-3 + 50 * 30e-6);  // idle while it waits
+  EXPECT_DOUBLE_EQ(c.step.low.value, c.step.value.value);      // no spread given
+}
+
+TEST(Compose, AStepOfTinyKernelsWaitsForTheHost) {
+  const Launch launches[] = {launch(KernelFamily::kElementwise, 100)};
+  const Estimate estimates[] = {estimate(1e-7, 0, 0, 0)};
+  const Composition c = compose(launches, estimates, kCosts, Watts(0));
+  // Device 100·(0.1 + 1) µs, host 100·2 µs.
+  EXPECT_DOUBLE_EQ(c.step.value.value, 200e-6);
+}
+
+TEST(Compose, SpreadsOfTwoKernelsByHand) {
+  // Three launches of 2 ms and one of 4 ms, of two families.
+  const Launch launches[] = {launch(KernelFamily::kGemm, 3), launch(KernelFamily::kReduction, 1)};
+  const Estimate estimates[] = {estimate(2e-3, 0.1F, 0.2F, 0.05F),
+                                estimate(4e-3, 0.3F, 0.1F, 0.05F)};
+  const Composition c = compose(launches, estimates, {}, Watts(0));
+  const double a = 6e-3, b = 4e-3;
+  const double own = a * 0.1 * a * 0.1 + b * 0.3 * b * 0.3;     // independent
+  const double family = a * 0.2 * a * 0.2 + b * 0.1 * b * 0.1;  // each its own
+  const double device = std::pow((a + b) * 0.05, 2);            // together
+  const double spread = std::sqrt(own + family + device) / (a + b);
+  EXPECT_NEAR(c.step.high.value, 10e-3 * std::exp(kNinetyPercent * spread), 1e-8);
+  EXPECT_NEAR(c.step.low.value, 10e-3 * std::exp(-kNinetyPercent * spread), 1e-8);
+}
+
+TEST(Compose, KernelsOfOneFamilyErrTogether) {
+  const Launch same[] = {launch(KernelFamily::kGemm, 1), launch(KernelFamily::kGemm, 1)};
+  const Launch other[] = {launch(KernelFamily::kGemm, 1), launch(KernelFamily::kReduction, 1)};
+  const Estimate estimates[] = {estimate(1e-3, 0, 0.2F, 0), estimate(1e-3, 0, 0.2F, 0)};
+  const Composition together = compose(same, estimates, {}, Watts(0));
+  const Composition apart = compose(other, estimates, {}, Watts(0));
+  EXPECT_NEAR(together.step.high.value, 2e-3 * std::exp(kNinetyPercent * 0.2), 1e-9);
+  EXPECT_NEAR(apart.step.high.value, 2e-3 * std::exp(kNinetyPercent * 0.2 / std::sqrt(2)), 1e-9);
+}
+
+TEST(Compose, ASkewMovesTheIntervalNotTheValue) {
+  const Launch launches[] = {launch(KernelFamily::kGemm, 1)};
+  Estimate e = estimate(1e-3, 0.1F, 0, 0);
+  e.skew = 0.5F;
+  const Composition c = compose(launches, {&e, 1}, {}, Watts(0));
+  EXPECT_DOUBLE_EQ(c.step.value.value, 1e-3);
+  EXPECT_NEAR(c.step.high.value, 1e-3 * std::exp(0.5 + kNinetyPercent * 0.1), 1e-9);
+  EXPECT_DOUBLE_EQ(c.step.low.value, 1e-3);  // the interval always holds the value
+}
+
+TEST(Compose, TheStacksStructureErrsForAllKernelsTogether) {
+  const Launch launches[] = {launch(KernelFamily::kGemm, 1), launch(KernelFamily::kReduction, 1)};
+  const Estimate estimates[] = {estimate(1e-3, 0, 0, 0), estimate(1e-3, 0, 0, 0)};
+  LaunchCosts costs;
+  costs.structure_spread = 0.3;
+  const Composition c = compose(launches, estimates, costs, Watts(0));
+  EXPECT_NEAR(c.step.high.value, 2e-3 * std::exp(kNinetyPercent * 0.3), 1e-9);
+}
+
+TEST(Compose, NothingTakesNoTime) {
+  const Composition c = compose({}, {}, kCosts, Watts(50));
+  EXPECT_EQ(c.step.value.value, 0);
+  EXPECT_EQ(c.step.high.value, 0);
+  EXPECT_DOUBLE_EQ(c.single_call.value.value, 1e-3);
+}
+
+}  // namespace
+}  // namespace orrery
