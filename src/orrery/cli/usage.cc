@@ -72,7 +72,8 @@ CommandUsage command_usage(const CLI::App& command) {
   usage.footer = command.get_footer();
   for (const CLI::Option* option : command.get_options())
     usage.options.push_back(option_usage(*option));
-  std::ranges::stable_partition(usage.options, &OptionUsage::positional);
+  std::stable_partition(usage.options.begin(), usage.options.end(),
+                        [](const OptionUsage& o) { return o.positional; });
   return usage;
 }
 
