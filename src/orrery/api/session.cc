@@ -133,9 +133,12 @@ PredictAnswer Session::predict(const PredictRequest& request) const {
       {"regime", request.point.regime == OperatingPoint::Regime::kBurst ? "burst" : "sustained"}};
   for (const auto& [path, value] : request.overrides)
     answer.provenance.emplace_back("set " + path, value);
-  answer.trust =
-      trust_of(data_folder_, request.overrides.empty() ? device.name : device.name + " (what-if)",
-               request.stack, request.kernel_model);
+  if (program.communicates || workload.partitions() * workload.replicas() > 1)
+    answer.trust.detail = "no program of several devices was compared with measurements";
+  else
+    answer.trust =
+        trust_of(data_folder_, request.overrides.empty() ? device.name : device.name + " (what-if)",
+                 request.stack, request.kernel_model);
   return answer;
 }
 

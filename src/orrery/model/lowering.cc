@@ -243,14 +243,16 @@ Program lower(const Workload& w, const Device& device, const FusionRules& rules)
   program.memory.temporaries = temporaries[w.entry().index];
   plan_arguments(w, program.memory);
 
+  program.communicates = has_collectives;
   if (has_collectives)
     add_gap(program.gaps,
             "collectives are timed by their local memory traffic only; the network is not modelled "
             "yet");
-  if (!w.shardings().empty() && !has_collectives)
+  if (!w.shardings().empty() && w.format() == "stablehlo")
     add_gap(program.gaps,
-            "the module carries shardings and is not partitioned: it is predicted as one device "
-            "would run it");
+            "the module carries shardings and is not partitioned: arguments and outputs are those "
+            "of all devices together, and work outside manual computations is counted as one "
+            "device would do it; the HLO text after partitioning gives one device's part");
   size_t unknown = 0;
   for (const Op& op : w.ops()) unknown += op.code == Opcode::k_unknown ? 1 : 0;
   if (unknown > 0)

@@ -70,6 +70,7 @@ struct MemoryPlan {
 struct Program {
   std::vector<Launch> launches;
   MemoryPlan memory;
+  bool communicates = false;  ///< Holds collectives: one device's part of a larger program.
   std::vector<std::string> gaps;
 };
 

@@ -90,8 +90,8 @@ std::string inspection_text(const InspectAnswer& a, size_t most) {
   };
   line("operations",
        fmt::format(
-           "{} in {} functions, {} run a step{}", count_text(static_cast<double>(a.operations)),
-           a.functions, count_text(a.executed),
+           "{} in {} functions; {} with work to do a step{}",
+           count_text(static_cast<double>(a.operations)), a.functions, count_text(a.executed),
            a.unknown_operations > 0 ? fmt::format(", {} UNKNOWN", a.unknown_operations) : ""));
   if (a.parameters > 0)
     line("parameters",
