@@ -103,6 +103,12 @@ InspectAnswer Session::inspect(const std::string& path, const ReadOptions& optio
     a.notes.emplace_back(
         "a loop whose trip count is not known is counted once; give it with --trip-count");
 
+  for (const Op& op : w.ops()) {
+    if (op.code != Opcode::k_if && op.code != Opcode::k_case) continue;
+    a.notes.emplace_back(
+        "of the branches of a conditional the totals count the costliest, the table all");
+    break;
+  }
   bool dynamic = false;
   for (const Type& t : w.types()) dynamic |= t.dynamic;
   if (dynamic)

@@ -156,7 +156,7 @@ std::string to_json(const PredictAnswer& a, const PredictRequest& request) {
                      {"latency_low_s", a.latency_low_s},
                      {"latency_high_s", a.latency_high_s},
                      {"single_call_s", a.single_call_s},
-                     {"energy_j", a.energy_j},
+                     {"energy_j", a.energy_known ? Json(a.energy_j) : Json()},
                      {"flops", a.flops},
                      {"bytes", a.bytes},
                      {"launches", a.launches},

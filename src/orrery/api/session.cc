@@ -37,6 +37,23 @@ std::string kernel_name(const Launch& launch) {
   return sizes.empty() ? name : name + " " + sizes;
 }
 
+/// What the caller asked for beyond the file, so that a saved answer says what it answers.
+std::vector<std::pair<std::string, std::string>> settings_of(const ReadOptions& read) {
+  std::vector<std::pair<std::string, std::string>> settings;
+  const BuildOptions plain;
+  const BuildOptions& b = read.build;
+  if (b.phase != plain.phase) settings.emplace_back("phase", b.phase);
+  if (b.batch != plain.batch) settings.emplace_back("batch", std::to_string(b.batch));
+  if (b.sequence != plain.sequence) settings.emplace_back("seq", std::to_string(b.sequence));
+  if (b.context != plain.context) settings.emplace_back("context", std::to_string(b.context));
+  if (!b.dtype.empty()) settings.emplace_back("dtype", b.dtype);
+  for (const auto& [name, value] : b.choices) settings.emplace_back("choose " + name, value);
+  for (const auto& [name, size] : read.bindings)
+    settings.emplace_back("bind " + name, std::to_string(size));
+  if (read.trip_count > 0) settings.emplace_back("trip_count", std::to_string(read.trip_count));
+  return settings;
+}
+
 }  // namespace
 
 Session::Session() : Session(hardware_folder().string(), fitted_data_folder().string()) {}
@@ -68,7 +85,8 @@ PredictAnswer Session::predict(const PredictRequest& request) const {
   answer.latency_low_s = total.step.low.value;
   answer.latency_high_s = total.step.high.value;
   answer.single_call_s = total.single_call.value.value;
-  answer.energy_j = total.energy.value;
+  answer.energy_known = device.power_limit.value > 0;
+  answer.energy_j = answer.energy_known ? total.energy.value : 0;
   answer.launches = total.launches;
 
   answer.gaps = program.gaps;
@@ -123,6 +141,10 @@ PredictAnswer Session::predict(const PredictRequest& request) const {
                    true};
   answer.memory.fits = answer.memory.peak_bytes <= answer.memory.capacity_bytes;
   append_new(answer.gaps, device.gaps);
+  append_new(answer.gaps, predictor->gaps(request.point));
+  if (device.name != constants.measured_on)
+    append_new(answer.gaps, {fmt::format("launch costs of {} were measured on {} and taken for {}",
+                                         request.stack, constants.measured_on, device.name)});
   answer.provenance = {
       {"workload", request.workload},
       {"format", workload.format()},
@@ -131,14 +153,22 @@ PredictAnswer Session::predict(const PredictRequest& request) const {
        constants.version.empty() ? request.stack : request.stack + " " + constants.version},
       {"kernel_model", request.kernel_model},
       {"regime", request.point.regime == OperatingPoint::Regime::kBurst ? "burst" : "sustained"}};
+  if (request.point.clock.value > 0)
+    answer.provenance.emplace_back("sm_mhz", fmt::format("{}", request.point.clock.value / 1e6));
   for (const auto& [path, value] : request.overrides)
     answer.provenance.emplace_back("set " + path, value);
+  for (auto& setting : settings_of(request.read)) answer.provenance.push_back(std::move(setting));
+  // What was checked are single-device programs that fit, on catalogue devices as they are.
+  const auto names = catalogue_.names();
+  const bool as_catalogued = request.overrides.empty() &&
+                             std::find(names.begin(), names.end(), request.device) != names.end();
   if (program.communicates || workload.partitions() * workload.replicas() > 1)
     answer.trust.detail = "no program of several devices was compared with measurements";
+  else if (!answer.memory.fits)
+    answer.trust.detail = "it does not fit, so nothing like it was measured";
   else
-    answer.trust =
-        trust_of(data_folder_, request.overrides.empty() ? device.name : device.name + " (what-if)",
-                 request.stack, request.kernel_model);
+    answer.trust = trust_of(data_folder_, as_catalogued ? device.name : device.name + ", changed",
+                            request.stack, request.kernel_model);
   return answer;
 }
 

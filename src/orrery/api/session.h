@@ -62,6 +62,7 @@ struct PredictAnswer {
   double latency_s = 0, latency_low_s = 0, latency_high_s = 0;
   double single_call_s = 0;
   double energy_j = 0;
+  bool energy_known = true;  ///< False where the device's power is not published: JSON null.
   double flops = 0;
   double bytes = 0;
   double launches = 0;

@@ -19,7 +19,9 @@ Trust trust_of(const std::string& data_folder, const std::string& device, const 
   }
   std::string elsewhere;
   for (const YAML::Node& record : root["records"]) {
-    if (record["kernel_model"].as<std::string>() != kernel_model) continue;
+    if (record["kind"].as<std::string>() != "program" ||
+        record["kernel_model"].as<std::string>() != kernel_model)
+      continue;
     const std::string seen =
         fmt::format("{} on {} with {}: mean error {} over {} cases, worst {}",
                     record["what"].as<std::string>(), record["device"].as<std::string>(),

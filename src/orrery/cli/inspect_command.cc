@@ -13,6 +13,7 @@ class InspectCommand final : public Command {
   void declare(CLI::App& app) override {
     workload_.declare(app);
     app.add_option("--top", most_, "Kinds of operations to list")
+        ->check(CLI::Range(0, 100000))
         ->type_name("N")
         ->capture_default_str();
     declare_json(app);

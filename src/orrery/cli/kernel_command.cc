@@ -78,7 +78,7 @@ class KernelCommand final : public Command {
     if (text.empty()) return 0;
     double mhz = 0;
     const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), mhz);
-    if (status != std::errc() || end != text.data() + text.size() || !(mhz > 0 && mhz < 1e5))
+    if (status != std::errc() || end != text.data() + text.size() || !(mhz >= 1 && mhz <= 1e5))
       throw Error(ErrorKind::kInput, {input_, table.line(row), 0},
                   fmt::format("sm_mhz: '{}' is not a clock in MHz", text));
     return mhz;

@@ -18,7 +18,10 @@ class PredictCommand final : public Command {
         ->type_name("STACK")
         ->capture_default_str();
     model_.declare(app);
-    app.add_option("--top", most_, "Kernels to list")->type_name("N")->capture_default_str();
+    app.add_option("--top", most_, "Kernels to list")
+        ->check(CLI::Range(0, 100000))
+        ->type_name("N")
+        ->capture_default_str();
     app.add_flag("--must-fit", must_fit_, "Exit with 4 when the device's memory is too small");
     declare_json(app);
     app.footer(

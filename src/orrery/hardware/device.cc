@@ -97,9 +97,11 @@ Device make_device(const DeviceTree& tree) {
   device.array_columns = static_cast<int>(root.value("compute.array.columns"));
   device.arrays = static_cast<int>(root.value("compute.array.count"));
   device.memory = memory_levels(*root.part("memory"));
-  device.usable_memory = root.figure("memory.usable") != nullptr
-                             ? Bytes(root.value("memory.usable"))
-                             : device.main_memory().capacity;
+  // Usable and printed sizes differ by what "GB" means; further apart, the one was inherited
+  // and the other changed.
+  const Bytes capacity = device.main_memory().capacity;
+  const Bytes usable(root.value("memory.usable"));
+  device.usable_memory = std::abs(usable / capacity - 1) < 0.1 ? usable : capacity;
   device.links = links(root);
   device.power_limit = Watts(root.value("power.limit"));
   device.idle_power = Watts(root.value("power.idle"));

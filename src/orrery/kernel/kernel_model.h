@@ -22,8 +22,6 @@ struct OperatingPoint {
 /// Why an estimate is what it is.
 struct Explanation {
   std::string bound;  ///< "compute", "memory", "special functions", "latency"
-  Seconds compute;
-  Seconds memory;
 };
 
 /// A kernel model bound to one device and stack. Thread-safe and stateless.
@@ -36,6 +34,8 @@ class Predictor {
   virtual Explanation explain(const Kernel& kernel, const OperatingPoint& point) const = 0;
   /// What this device or kernel lacks for a sound answer, for `gaps`.
   virtual std::vector<std::string> gaps(const Kernel& kernel) const = 0;
+  /// What of the operating point it cannot follow.
+  virtual std::vector<std::string> gaps(const OperatingPoint& point) const = 0;
 };
 
 /// A registered way to predict kernels: `Registry<KernelModel>`.

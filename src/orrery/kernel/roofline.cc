@@ -98,8 +98,6 @@ class RooflinePredictor final : public Predictor {
   Explanation explain(const Kernel& kernel, const OperatingPoint& point) const override {
     const Times t = times(kernel.cost, slowdown_at(point));
     Explanation x;
-    x.compute = Seconds(std::max(t.compute, t.special));
-    x.memory = Seconds(t.memory);
     x.bound = std::max({t.compute, t.special, t.memory}) < floor_ ? "latency"
               : t.memory >= t.compute && t.memory >= t.special    ? "memory"
               : t.compute >= t.special                            ? "compute"
@@ -124,8 +122,30 @@ class RooflinePredictor final : public Predictor {
       found.push_back(
           fmt::format("{} has no published vector rate for {}: that arithmetic is not timed",
                       device_.name, mlir_name(c.vector_type)));
+    if (c.transcendental_flops > 0 && device_.special.value <= 0)
+      found.push_back(
+          seconds_per_special_ > 0
+              ? fmt::format("{} has no published rate for special functions: taken at a quarter of "
+                            "its fp32 vector rate, as on NVIDIA's SMs",
+                            device_.name)
+              : fmt::format("{} has no published rate for special functions: they are not timed",
+                            device_.name));
     if (kernel.code == Opcode::k_custom_call && c.flops() == 0)
       found.emplace_back("custom calls are timed by the bytes of their operands and results alone");
+    return found;
+  }
+
+  std::vector<std::string> gaps(const OperatingPoint& point) const override {
+    std::vector<std::string> found;
+    if (point.regime == OperatingPoint::Regime::kSustained)
+      found.emplace_back(
+          "the roofline does not know the clock a device sustains: sustained is predicted as "
+          "burst");
+    if (point.clock.value > 0 && device_.clock.value <= 0)
+      found.push_back(fmt::format("the clock of {} is not published: a fixed clock changes nothing",
+                                  device_.name));
+    if (floor_ > 0 && device_.name != "h200")
+      found.emplace_back("the shortest time of a kernel was measured on an H200");
     return found;
   }
 

@@ -44,7 +44,6 @@ TEST(Roofline, ALargeProductIsBoundByCompute) {
   EXPECT_NEAR(microseconds(*predictor, gemm), 138.912, 0.001);
   const Explanation why = predictor->explain(gemm, {});
   EXPECT_EQ(why.bound, "compute");
-  EXPECT_NEAR(why.memory.value * 1e6, 20.972, 0.001);
   EXPECT_THAT(predictor->gaps(gemm), IsEmpty());
 }
 

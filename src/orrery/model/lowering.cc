@@ -145,8 +145,7 @@ class ExecutionCounts {
 void check_static(const Workload& w) {
   for (const Type& t : w.types()) {
     if (!t.dynamic) continue;
-    // Types of functions that never run do not matter: look at the values of the entry's calls only
-    // once something dynamic exists at all.
+    // A type may be left over from a declaration: only values make a workload unsizeable.
     for (const Op& op : w.ops())
       for (uint32_t i = 0; i < op.result_count; ++i)
         if (w.type(ValueId{op.first_result + i}).dynamic)
@@ -198,7 +197,13 @@ void plan_arguments(const Workload& w, MemoryPlan& memory) {
 
 }  // namespace
 
-Program lower(const Workload& w, const Device& device, const FusionRules& rules) {
+Program lower(const Workload& w, const Device& device, const FusionRules& stack_rules) {
+  FusionRules rules = stack_rules;
+  if (w.format() == "hlo") {
+    // Compiled already: its fusions are the kernels, its copies are written out.
+    rules.elementwise = rules.into_reductions = rules.duplicate_cheap = false;
+    rules.arguments_are_immutable = rules.inline_small_calls = false;
+  }
   check_static(w);
   Program program;
   for (const std::string& note : w.notes()) add_gap(program.gaps, note);

@@ -19,23 +19,36 @@ bool is_sliced_read(Opcode code) {
          code == Opcode::k_torch_index_select;
 }
 
-/// Adds the work, not the traffic, of `c` to `sum`. Where types differ the one
-/// with more work names the unit.
-void add_work(Cost& sum, const Cost& c) {
-  if (c.matrix_flops > sum.matrix_flops) sum.matrix_type = c.matrix_type;
-  if (c.vector_flops + c.transcendental_flops > 0 &&
-      (sum.vector_type == ElementType::kNone ||
-       bit_width(c.vector_type) > bit_width(sum.vector_type)))
-    sum.vector_type = c.vector_type;
-  sum.matrix_flops += c.matrix_flops;
-  sum.vector_flops += c.vector_flops;
-  sum.transcendental_flops += c.transcendental_flops;
-}
+/// The work, not the traffic, of operations in one kernel. Where their types differ, that of
+/// the operation with the most work names the unit.
+class FusedWork {
+ public:
+  void add(const Cost& c) {
+    if (c.matrix_flops > most_matrix_) {
+      most_matrix_ = c.matrix_flops;
+      sum_.matrix_type = c.matrix_type;
+    }
+    if (c.vector_flops + c.transcendental_flops > most_vector_) {
+      most_vector_ = c.vector_flops + c.transcendental_flops;
+      sum_.vector_type = c.vector_type;
+    }
+    sum_.matrix_flops += c.matrix_flops;
+    sum_.vector_flops += c.vector_flops;
+    sum_.transcendental_flops += c.transcendental_flops;
+  }
+  const Cost& sum() const { return sum_; }
+
+ private:
+  Cost sum_;
+  double most_matrix_ = 0;
+  double most_vector_ = 0;
+};
 
 /// What a fusion that the file states reads and writes: of operands that are
 /// only sliced inside, the slices; of results updated in place, the updates.
 Cost fusion_cost(const Workload& w, const OpView& fusion, OpId* heaviest) {
   Cost sum;
+  FusedWork work;
   const FunctionId f = fusion.callee();
   if (!f.valid() || !w.function(f).body.valid()) {
     for (uint32_t i = 0; i < fusion.operand_count(); ++i)
@@ -52,7 +65,7 @@ Cost fusion_cost(const Workload& w, const OpView& fusion, OpId* heaviest) {
   for_each_op(w, body, [&](OpId id) {
     const OpView op = w.view(id);
     const Cost c = cost(w, id);
-    add_work(sum, c);
+    work.add(c);
     const double weight = c.matrix_flops > 0                           ? 1e30
                           : op_class(op.code()) == OpClass::kReduction ? 1e20
                                                                        : c.flops();
@@ -80,6 +93,10 @@ Cost fusion_cost(const Workload& w, const OpView& fusion, OpId* heaviest) {
   for (uint32_t i = 0; i < fusion.result_count(); ++i)
     sum.bytes_written += static_cast<double>(fusion.result_type(i).bytes);
   sum.bytes_written = std::max(0.0, sum.bytes_written - saved);
+  const double read_bytes = sum.bytes_read, written = sum.bytes_written;
+  sum = work.sum();
+  sum.bytes_read = read_bytes;
+  sum.bytes_written = written;
   return sum;
 }
 
@@ -170,6 +187,8 @@ RegionGraph::Kind RegionGraph::classify(const OpView& op, bool* cheap) const {
       *cheap = is_sliced_read(op.code());
       return Kind::kFusible;
     case OpClass::kReduction:
+      // Statistics are given: a scale and a shift, which XLA writes out and fuses.
+      if (op.code() == Opcode::k_batch_norm_inference) return Kind::kFusible;
       return op.code() == Opcode::k_reduce ? Kind::kReduction : Kind::kHeavy;
     case OpClass::kControl:
       if (op.code() == Opcode::k_return) return Kind::kReturn;
@@ -338,7 +357,8 @@ Kernel RegionGraph::kernel_of_group(const std::vector<uint32_t>& nodes, uint32_t
   } else {
     kernel = kernel_of(w_, root.op);
     if (root.kind != Kind::kHeavy) {
-      Cost sum;
+      FusedWork work;
+      double bytes_written = 0;
       std::map<uint32_t, double> reads;
       const auto inside = [&](uint32_t value) {
         const uint32_t producer = values_[value].producer;
@@ -348,24 +368,34 @@ Kernel RegionGraph::kernel_of_group(const std::vector<uint32_t>& nodes, uint32_t
       };
       for (uint32_t n : nodes) {
         const Node& node = nodes_[n];
-        add_work(sum, cost(w_, node.op));
+        work.add(cost(w_, node.op));
         for (uint32_t v : node.inputs)
           if (!inside(v)) reads[v] = std::max(reads[v], bytes_read_by(node, v));
         for (uint32_t v : node.outputs) {
           const bool stored = values_[v].returned || is_read_outside(node, v);
           if (!stored && !values_[v].users.empty()) continue;
           const OpView op = w_.view(node.op);
-          sum.bytes_written += static_cast<double>(op.code() == Opcode::k_dynamic_update_slice
-                                                       ? op.operand_type(1).bytes
-                                                       : values_[v].type->bytes);
+          bytes_written += static_cast<double>(op.code() == Opcode::k_dynamic_update_slice
+                                                   ? op.operand_type(1).bytes
+                                                   : values_[v].type->bytes);
         }
         if (w_.op(node.op).code == Opcode::k_reduce) kernel.family = KernelFamily::kReduction;
       }
-      for (const auto& [value, bytes] : reads) sum.bytes_read += bytes;
-      kernel.cost = sum;
-      if (nodes.size() > 1 && kernel.family != KernelFamily::kReduction && sum.flops() > 0)
+      kernel.cost = work.sum();
+      kernel.cost.bytes_written = bytes_written;
+      for (const auto& [value, bytes] : reads) kernel.cost.bytes_read += bytes;
+      if (nodes.size() > 1 && kernel.family != KernelFamily::kReduction && kernel.cost.flops() > 0)
         kernel.family = KernelFamily::kElementwise;
     }
+  }
+  // An update of a buffer that is not the program's to change works on a copy.
+  for (uint32_t n : nodes) {
+    const Opcode code = w_.op(nodes_[n].op).code;
+    if (code != Opcode::k_dynamic_update_slice && code != Opcode::k_scatter) continue;
+    const Value& updated = values_[nodes_[n].inputs[0]];
+    if (!updated.borrowed) continue;
+    kernel.cost.bytes_read += static_cast<double>(updated.type->bytes);
+    kernel.cost.bytes_written += static_cast<double>(updated.type->bytes);
   }
   if (rules_.single_precision_as_tf32 && kernel.cost.matrix_type == ElementType::kF32 &&
       root_op.integer(Attr::kPrecision, 0) == 0 && device_.matrix[ElementType::kTF32].value > 0)
@@ -383,6 +413,17 @@ void RegionGraph::emit(double count, std::vector<Launch>& launches) const {
     launch.count = count;
     const Cost& c = launch.kernel.cost;
     if (c.flops() == 0 && c.bytes() == 0) continue;  // nothing to run: empty tensors, waits
+    launches.push_back(launch);
+  }
+  // Results that are arguments, or views of them, are copied out.
+  for (const Value& value : values_) {
+    if (!value.returned || !value.borrowed || value.type->bytes == 0) continue;
+    Launch launch;
+    launch.kernel.code = Opcode::k_copy;
+    launch.kernel.family = KernelFamily::kDataMovement;
+    launch.kernel.cost.bytes_read = launch.kernel.cost.bytes_written =
+        static_cast<double>(value.type->bytes);
+    launch.count = count;
     launches.push_back(launch);
   }
 }

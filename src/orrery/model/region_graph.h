@@ -67,6 +67,7 @@ class RegionGraph {
     std::vector<uint32_t> users;     ///< Nodes.
     bool constant = false;
     bool returned = false;
+    bool borrowed = false;  ///< An argument whose buffer the caller keeps.
   };
   /// Operations of one function activation to local values.
   using Scope = std::unordered_map<uint32_t, uint32_t>;

@@ -18,6 +18,7 @@ struct FusionRules {
   bool duplicate_cheap = false;       ///< Cheap producers are computed again in each consumer.
   bool broadcasts_are_views = false;  ///< Consumers index the small tensor instead.
   bool transposes_fold_into_dots = false;
+  bool arguments_are_immutable = false;   ///< Updating one that was not donated copies it first.
   bool inline_small_calls = false;        ///< Small functions fuse with what surrounds them.
   bool single_precision_as_tf32 = false;  ///< fp32 products run in TF32 where the device has it.
 };
@@ -45,6 +46,7 @@ class Stack {
 /// Reads the constants of a stack, `data_folder`/stacks/NAME.yaml.
 struct StackConstants {
   std::string version;
+  std::string measured_on;  ///< The device its constants come from.
   LaunchCosts costs;
 };
 StackConstants load_stack_constants(const std::string& data_folder, const std::string& name);

@@ -43,6 +43,7 @@ StackConstants load_stack_constants(const std::string& data_folder, const std::s
   if (!root.IsMap()) throw_input(path, "expected a map of a stack's constants");
   StackConstants constants;
   constants.version = root["version"] ? root["version"].as<std::string>() : "";
+  constants.measured_on = root["measured_on"] ? root["measured_on"].as<std::string>() : "";
   constants.costs.gap = Seconds(cited(root, "gap", Dimension::kTime, path));
   constants.costs.dispatch = Seconds(cited(root, "dispatch", Dimension::kTime, path));
   constants.costs.call = Seconds(cited(root, "call", Dimension::kTime, path));

@@ -44,7 +44,8 @@ std::string prediction_text(const PredictAnswer& a, const PredictRequest& reques
   line("step time", fmt::format("{}   (90 % within {} … {})", format_seconds(a.latency_s),
                                 format_seconds(a.latency_low_s), format_seconds(a.latency_high_s)));
   line("single call", format_seconds(a.single_call_s));
-  line("energy", fmt::format("{} a step", format_joules(a.energy_j)));
+  line("energy", a.energy_known ? fmt::format("{} a step", format_joules(a.energy_j))
+                                : std::string("not known: the device's power is not published"));
   line("work", fmt::format("{}, {} of memory traffic, {} launches", format_si(a.flops, "FLOP"),
                            format_bytes(a.bytes), count_text(a.launches)));
   line("memory",

@@ -14,6 +14,8 @@ namespace orrery {
 /// What a model description leaves open: which pass, at what size. Used by
 /// readers of descriptions (Hugging Face, the zoo), ignored by readers of graphs.
 struct BuildOptions {
+  bool operator==(const BuildOptions&) const = default;
+
   std::string phase = "forward";  ///< forward, prefill, decode, train
   int64_t batch = 1;
   int64_t sequence = 0;                        ///< New tokens (or patches' default when 0).
@@ -39,7 +41,12 @@ class Reader {
   /// Decides by content first (the opening bytes), by file name where that is not enough.
   virtual bool recognises(const Source& source) const = 0;
   virtual Workload read(const Source& source, const ReadOptions& options) const = 0;
+  /// Whether files describe a model, so that `BuildOptions` apply; else they hold a graph.
+  virtual bool builds_models() const { return false; }
 };
+
+/// For formats whose open dimensions have no names: any binding but "?" is `kUsage`.
+void refuse_named_bindings(const ReadOptions& options);
 
 /// Reads with the reader that recognises `source`; `kInput` with the list of
 /// formats when none does.

@@ -92,7 +92,7 @@ MeshId WorkloadBuilder::add_mesh(Mesh mesh) {
 }
 
 MeshId WorkloadBuilder::find_mesh(std::string_view name) const {
-  for (uint32_t i = 0; i < workload_->meshes_.size(); ++i)
+  for (auto i = static_cast<uint32_t>(workload_->meshes_.size()); i-- > 0;)
     if (workload_->meshes_[i].name == name) return MeshId{i};
   return {};
 }

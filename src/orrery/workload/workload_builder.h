@@ -39,7 +39,7 @@ class WorkloadBuilder {
   void set_partitions(int64_t partitions, int64_t replicas);  ///< 0 leaves one as it is.
   void add_note(std::string note);  ///< Kept once however often it is added.
   MeshId add_mesh(Mesh mesh);
-  MeshId find_mesh(std::string_view name) const;
+  MeshId find_mesh(std::string_view name) const;  ///< The last of that name.
   const Mesh& mesh(MeshId id) const;
   ShardingId add_sharding(Sharding sharding);
   StringId intern(std::string_view text);

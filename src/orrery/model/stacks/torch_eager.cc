@@ -12,6 +12,7 @@ class TorchEager final : public Stack {
             .duplicate_cheap = false,
             .broadcasts_are_views = true,
             .transposes_fold_into_dots = true,
+            .arguments_are_immutable = false,
             .inline_small_calls = false,
             .single_precision_as_tf32 = false};
   }

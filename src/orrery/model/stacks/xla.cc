@@ -12,6 +12,7 @@ class Xla final : public Stack {
             .duplicate_cheap = true,
             .broadcasts_are_views = false,
             .transposes_fold_into_dots = true,
+            .arguments_are_immutable = true,
             .inline_small_calls = true,
             .single_precision_as_tf32 = true};
   }

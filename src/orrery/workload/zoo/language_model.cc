@@ -142,6 +142,13 @@ BuildOptions without_narrow_type(BuildOptions options) {
   return options;
 }
 
+NetworkOptions network_options(const BuildOptions& options, const Choices& choices,
+                               ElementType type) {
+  NetworkOptions network = read_network_options(options, choices, type);
+  network.fused_attention = choices.is("fused_attention", "yes");
+  return network;
+}
+
 Builder::Builder(const TransformerDescription& model, const BuildOptions& options,
                  const std::string& format)
     : model_(model),
@@ -149,7 +156,7 @@ Builder::Builder(const TransformerDescription& model, const BuildOptions& option
       choices_(language_model_choices(), options.choices),
       narrow_(narrow_format(options)),
       options_(without_narrow_type(options)),
-      net_(format, model.name, read_network_options(options_, choices_, model.type)),
+      net_(format, model.name, network_options(options_, choices_, model.type)),
       pass_{.net = net_, .model = model_, .fallback = narrow_} {
   model_.type = net_.options().activations;
   pass_.phase = phase_;
@@ -164,6 +171,9 @@ Builder::Builder(const TransformerDescription& model, const BuildOptions& option
     pass_.context =
         read_size("context", options.context, std::min(kDefaultContext, longest), kMaxTokens);
   } else {
+    if (options.context != 0)
+      throw_usage(
+          fmt::format("--context is for decode; {} starts with an empty cache", options.phase));
     pass_.tokens =
         read_size("sequence", options.sequence, std::min(kDefaultSequence, longest), kMaxTokens);
   }
@@ -515,6 +525,10 @@ std::vector<Choice> language_model_choices() {
        "causal",
        {"causal", "full"},
        "scores above the diagonal are skipped, or computed and masked as without a fused kernel"},
+      {"fused_attention",
+       "yes",
+       {"yes", "no"},
+       "one attention kernel, or dot, softmax, dot (latent and sparse attention stay fused)"},
       {"routing", "balanced", {"balanced"}, "tokens spread evenly over experts"}};
   for (Choice& choice : training_choices()) choices.push_back(std::move(choice));
   return choices;

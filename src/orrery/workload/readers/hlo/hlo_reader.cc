@@ -19,6 +19,7 @@ class HloReader : public Reader {
   }
 
   Workload read(const Source& source, const ReadOptions& options) const override {
+    refuse_named_bindings(options);
     return hlo::read_module(source, options);
   }
 };

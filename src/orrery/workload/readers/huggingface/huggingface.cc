@@ -18,6 +18,8 @@ class HuggingFaceReader : public Reader {
     return source.name().ends_with("config.json");
   }
 
+  bool builds_models() const override { return true; }
+
   Workload read(const Source& source, const ReadOptions& options) const override {
     const auto config = huggingface::Config::parse(std::make_shared<const Source>(source));
     const huggingface::Model model = huggingface::describe(config);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "orrery/base/nearest.h"
 #include "orrery/base/protobuf_wire.h"
 #include "orrery/workload/readers/onnx/roles.h"
 
@@ -143,7 +144,11 @@ Workload Translator::run() {
   builder_.emit_return(values);
   builder_.set_result_infos(std::move(infos));
   builder_.end_function();
-  return builder_.finish(source_);
+  for (const auto& [name, size] : options_.bindings)
+    if (!known_sizes_.contains(name))
+      throw_usage(fmt::format("--bind {}: the model has no open size of that name{}", name,
+                              suggestion(name, {known_sizes_.begin(), known_sizes_.end()})));
+  return builder_.finish(source_, options_.trip_count);
 }
 
 void Translator::declare(Scope& scope, const std::vector<ValueInfo>& infos) {
@@ -154,6 +159,7 @@ void Translator::declare(Scope& scope, const std::vector<ValueInfo>& infos) {
 std::optional<int64_t> Translator::bound(const Dimension& dimension) const {
   if (dimension.value) return dimension.value;
   const std::string name(dimension.parameter.empty() ? std::string_view("?") : dimension.parameter);
+  known_sizes_.insert(name);
   const auto found = options_.bindings.find(name);
   if (found == options_.bindings.end() || found->second < 0) return std::nullopt;
   return found->second;

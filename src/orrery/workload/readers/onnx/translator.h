@@ -3,6 +3,8 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
+#include <string>
 #include <string_view>
 #include <tuple>
 #include <unordered_map>
@@ -37,6 +39,8 @@ class Translator {
 
   const Source& source() const { return source_; }
   const ReadOptions& options() const { return options_; }
+  /// A name that `--bind` may give a size to.
+  void note_open_size(const std::string& name) { known_sizes_.insert(name); }
   WorkloadBuilder& builder() { return builder_; }
 
   /// Runs a subgraph's nodes in `scope`, which already holds its inputs, and
@@ -80,6 +84,7 @@ class Translator {
 
   const Source& source_;
   const ReadOptions& options_;
+  mutable std::set<std::string> known_sizes_;  ///< Open sizes met: what bindings may name.
   const Model& model_;
   WorkloadBuilder builder_;
   std::shared_ptr<const Functions> functions_;  ///< By domain, name and overload.

@@ -570,7 +570,7 @@ void Parser::apply(std::string_view name, const AttributeValue& value) {
       break;
     case Form::kFunction:
       if (value.kind == Kind::kSymbol)
-        builder_.set_function(rule->key, builder_.declare_function(value.text));
+        builder_.set_function(rule->key, declare_function(value.text));
       break;
     case Form::kPadding:
       if (value.kind == Kind::kIntegers) {

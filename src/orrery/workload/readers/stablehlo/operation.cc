@@ -428,7 +428,7 @@ void Parser::parse_clauses(Opcode code) {
         if (code == Opcode::k_custom_call)
           builder_.set_string(Attr::kTarget, symbol);
         else
-          builder_.set_function(Attr::kCallee, builder_.declare_function(symbol));
+          builder_.set_function(Attr::kCallee, declare_function(symbol));
         break;
       }
       case '{':

@@ -10,15 +10,32 @@ Parser::Parser(const Source& source, const ReadOptions& options)
     : cursor_(source, source.text()), options_(options), builder_("stablehlo", source.name()) {}
 
 Workload Parser::parse() {
-  const std::string_view text = cursor_.source().text();
-  const size_t separator = text.find("\n// -----");
-  if (separator != std::string_view::npos)
-    cursor_.source().fail(
-        separator + 1,
-        "several modules in one file, split by '// -----'; cut it there and read one at a time");
+  find_modules();
   while (!cursor_.at_end()) parse_top_level();
   resolve_locations();
   return builder_.finish(cursor_.source(), options_.trip_count);
+}
+
+/// Test files hold several modules, split by lines of "// -----".
+void Parser::find_modules() {
+  constexpr std::string_view kSplit = "\n// -----";
+  const std::string_view text = cursor_.source().text();
+  for (size_t at = text.find(kSplit); at != std::string_view::npos;
+       at = text.find(kSplit, at + 1)) {
+    const size_t after = text.find_first_not_of(" \t\r", at + kSplit.size());
+    if (after == std::string_view::npos || text[after] == '\n') splits_.push_back(at);
+  }
+}
+
+/// The function called `symbol` in the module being read. Those of later modules in the same
+/// file get the module's number, so that each keeps its own.
+FunctionId Parser::declare_function(std::string_view symbol) {
+  if (splits_.empty()) return builder_.declare_function(symbol);
+  const auto module =
+      std::upper_bound(splits_.begin(), splits_.end(), cursor_.offset()) - splits_.begin();
+  if (module == 0) return builder_.declare_function(symbol);
+  builder_.add_note("the file holds several modules; the first is the one that is run");
+  return builder_.declare_function(fmt::format("{}#{}", symbol, module + 1));
 }
 
 void Parser::parse_top_level() {
@@ -104,7 +121,7 @@ void Parser::parse_function() {
   else if (cursor_.accept("public") || cursor_.accept("nested"))
     is_public = true;
   const char* name_at = cursor_.position();
-  const FunctionId function = builder_.declare_function(cursor_.symbol());
+  const FunctionId function = declare_function(cursor_.symbol());
   if (builder_.has_body(function))
     cursor_.fail_at(name_at, "a function of this name is defined already");
   builder_.begin_function(function, is_public);
@@ -204,7 +221,7 @@ void Parser::parse_generic_function() {
     cursor_.fail_at(start, "a generic func.func needs sym_name and function_type");
   cursor_.rewind(name_at);
   cursor_.skip_space();
-  const FunctionId function = builder_.declare_function(cursor_.quoted());
+  const FunctionId function = declare_function(cursor_.quoted());
   if (builder_.has_body(function))
     cursor_.fail_at(name_at, "a function of this name is defined already");
   bool is_public = true;

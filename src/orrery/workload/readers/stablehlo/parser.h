@@ -37,6 +37,8 @@ class Parser {
 
  private:
   // parser.cc: modules, functions, regions, statements.
+  void find_modules();
+  FunctionId declare_function(std::string_view symbol);
   void parse_top_level();
   void parse_module();
   void parse_function();
@@ -128,6 +130,7 @@ class Parser {
   size_t alias_bytes_ = 0;   ///< Expanded so far; bounds aliases of aliases of aliases.
   std::vector<std::pair<OpId, std::string_view>> pending_locations_;
   int depth_ = 0;
+  std::vector<size_t> splits_;  ///< Where a further module begins.
 
   // Scratch of the statement being parsed, kept to spare allocations. The
   // statements inside a region use the same, so none is read after a region.

@@ -31,6 +31,7 @@ class StableHloReader final : public Reader {
               "{0} -o {0}.mlir (or in Python: print(jax.export.deserialize(data).mlir_module()))",
               source.name()));
     if (source.text().size() >= UINT32_MAX) throw_input(source.name(), "larger than 4 GB");
+    refuse_named_bindings(options);
     return stablehlo::Parser(source, options).parse();
   }
 };
