@@ -445,6 +445,7 @@ Dims NodeContext::data_dependent(size_t i, const std::vector<std::optional<int64
       size = translator_.bound(declared->dims[d]);
     const std::string name = fmt::format("{}.{}", output, d);
     translator_.note_open_size(name);
+    translator_.note_open_size("?");
     for (const std::string& key : {name, std::string("?")})
       if (const auto found = bindings.find(key); !size && found != bindings.end())
         size = found->second;

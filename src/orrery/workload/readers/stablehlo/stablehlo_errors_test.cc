@@ -142,12 +142,6 @@ TEST(StableHloErrors, DimensionNumbers) {
   EXPECT_THAT(error_in("  %0 = stablehlo.add : tensor<4xf32>"), HasSubstr("at least 1 expected"));
 }
 
-TEST(StableHloErrors, SeveralModulesInOneFile) {
-  EXPECT_EQ(error_of("module {}\n// -----\nmodule {}\n"),
-            "2:1: several modules in one file, split by '// -----'; cut it there and read one at a "
-            "time");
-}
-
 TEST(StableHloErrors, BytecodeIsRefusedWithTheCommandThatConvertsIt) {
   try {
     read_workload(Source::from_memory("model.mlir.bc", "ML\xEFR\x0dStableHLO"), {});

@@ -17,10 +17,8 @@ namespace {
 
 using testing::HasSubstr;
 
-/// Files that hold several modules split by `// -----` (data/README.md).
-const std::set<std::string> kSeveralModules = {"ops_stablehlo.mlir",         "ccl_ops_gspmd.mlir",
-                                               "ccl_ops_shardy.mlir",        "paged_attention.mlir",
-                                               "device_parallel_gspmd.mlir", "sparse_moe_ops.mlir"};
+/// Not valid as a whole: most of its 608 parts are expected to fail (data/README.md).
+const std::set<std::string> kSeveralModules = {"ops_stablehlo.mlir"};
 
 std::vector<std::string> modules_under(const std::string& folder) {
   std::vector<std::string> found;
@@ -50,14 +48,6 @@ TEST(StableHloFiles, EveryModuleIsReadWithoutAnUnknownOperation) {
     } catch (const Error& error) {
       ADD_FAILURE() << error.what();
     }
-  }
-}
-
-TEST(StableHloFiles, SeveralModulesInAFileAreRefused) {
-  ORRERY_SHARED_DATA_OR_SKIP(others, "stablehlo");
-  for (const std::string& file : modules_under(others)) {
-    if (!kSeveralModules.contains(std::filesystem::path(file).filename().string())) continue;
-    EXPECT_THROW(read_file(file), Error) << file;
   }
 }
 

@@ -905,5 +905,26 @@ TEST(StableHloModule, ResourcesAtTheEndAreReadPast) {
   EXPECT_THAT(w.notes(), IsEmpty());
 }
 
+TEST(StableHloReader, SeveralModulesOfAFileKeepTheirOwnFunctions) {
+  // A banner is no separator, and a separator at the end splits nothing.
+  const std::string text =
+      "// ------- the model -------\n"
+      "module {\n  func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {\n"
+      "    %0 = stablehlo.add %a, %a : tensor<4xf32>\n    return %0 : tensor<4xf32>\n  }\n}\n"
+      "// -----\n"
+      "module {\n  func.func @main(%a: tensor<8xf32>) -> tensor<8xf32> {\n"
+      "    %0 = call @f(%a) : (tensor<8xf32>) -> tensor<8xf32>\n    return %0 : tensor<8xf32>\n  "
+      "}\n"
+      "  func.func private @f(%a: tensor<8xf32>) -> tensor<8xf32> {\n"
+      "    return %a : tensor<8xf32>\n  }\n}\n"
+      "// -----\n";
+  const Workload w = read_workload(Source::from_memory("two.mlir", text), {});
+  ASSERT_EQ(w.functions().size(), 3u);
+  EXPECT_EQ(w.string(w.function(w.entry()).name), "main");
+  EXPECT_EQ(w.string(w.functions()[1].name), "main#2");
+  EXPECT_EQ(w.string(w.functions()[2].name), "f#2");
+  EXPECT_EQ(w.type(w.function(w.entry()).result_types[0]).dims, (std::vector<int64_t>{4}));
+}
+
 }  // namespace
 }  // namespace orrery::stablehlo
