@@ -135,6 +135,51 @@ TEST_F(SessionTest, UnknownAndIllTypedFieldsAreRefused) {
   EXPECT_THROW(session_.call(""), Error);
 }
 
+TEST_F(SessionTest, OptionsThatCannotApplyAreRefused) {
+  Json graph = request();
+  graph["batch"] = 4;
+  EXPECT_THAT(refusal(graph), HasSubstr("this file holds a graph"));
+  Json named = request();
+  named["bind"] = {{"batch", 4}};
+  EXPECT_THAT(refusal(named), HasSubstr("--bind batch"));
+  Json model = {{"command", "predict"}, {"workload", "gpt2"}, {"on", "h200"}};
+  model["trip_count"] = 3;
+  EXPECT_THAT(refusal(model), HasSubstr("--trip-count"));
+  model.erase("trip_count");
+  model["phase"] = "prefill";
+  model["context"] = 8;
+  EXPECT_THAT(refusal(model), HasSubstr("--context is for decode"));
+}
+
+TEST_F(SessionTest, TrustIsGivenOnlyToWhatWasChecked) {
+  const auto verdict = [&](const Json& json) {
+    return Json::parse(session_.call(json.dump()))["trust"]["verdict"].get<std::string>();
+  };
+  EXPECT_EQ(verdict(request()), "validated");
+  Json changed = request();
+  changed["set"] = {{"memory.bandwidth", "6 TB/s"}};
+  EXPECT_EQ(verdict(changed), "extrapolated");
+  Json eager = request();
+  eager["stack"] = "torch-eager";  // only single operators were compared
+  EXPECT_EQ(verdict(eager), "extrapolated");
+  Json large = {{"command", "predict"}, {"workload", "llama3-405b"}, {"on", "h200"}};
+  EXPECT_EQ(verdict(large), "untested");  // does not fit
+}
+
+TEST_F(SessionTest, WhatIsNotKnownIsSaid) {
+  Json small = request();
+  small["set"] = {{"memory.capacity", "50 MB"}};
+  EXPECT_FALSE(Json::parse(session_.call(small.dump()))["memory"]["fits"].get<bool>());
+  Json sustained = request();
+  sustained["regime"] = "sustained";
+  EXPECT_THAT(session_.call(sustained.dump()), HasSubstr("sustained is predicted as burst"));
+  Json tpu = request();
+  tpu["on"] = "tpu-v5e";
+  const Json answer = Json::parse(session_.call(tpu.dump()));
+  EXPECT_TRUE(answer["energy_j"].is_null());
+  EXPECT_THAT(answer["gaps"].dump(), HasSubstr("measured on h200"));
+}
+
 TEST_F(SessionTest, UnknownNamesAreUsageErrors) {
   for (const char* key : {"on", "stack", "kernel_model", "regime"}) {
     Json wrong = request();

@@ -121,6 +121,44 @@ TEST(Lowering, WhatACallReadsIsStored) {
   EXPECT_EQ(p.launches[0].kernel.cost.bytes_written, kMatrix);
 }
 
+TEST(Lowering, AnArgumentThatWasNotDonatedIsCopiedBeforeItIsUpdated) {
+  const auto update = [](const std::string& attributes) {
+    return lower_text(function_of(
+        "(%a: " + kM + attributes + ", %u: tensor<1x1024xf32>, %i: tensor<i32>) -> " + kM,
+        "  %0 = stablehlo.dynamic_update_slice %a, %u, %i, %i : (" + kM +
+            ", tensor<1x1024xf32>, tensor<i32>, tensor<i32>) -> " + kM + "\n  return %0 : " + kM));
+  };
+  // A row read and written, two indices read; the copy reads and writes everything.
+  const double row = 1024 * 4;
+  const Program kept = update("");
+  ASSERT_EQ(kept.launches.size(), 1u);
+  EXPECT_EQ(kept.launches[0].kernel.cost.bytes_written, kMatrix + row);
+  const Program donated = update(" {tf.aliasing_output = 0 : i32}");
+  ASSERT_EQ(donated.launches.size(), 1u);
+  EXPECT_EQ(donated.launches[0].kernel.cost.bytes_written, row);
+  EXPECT_EQ(kept.launches[0].kernel.cost.bytes() - donated.launches[0].kernel.cost.bytes(),
+            2 * kMatrix);
+}
+
+TEST(Lowering, AResultThatIsAnArgumentIsCopiedOut) {
+  const Program p = lower_text(function_of("(%a: " + kM + ") -> " + kM, "  return %a : " + kM));
+  EXPECT_THAT(codes(p), ElementsAre(Opcode::k_copy));
+  EXPECT_EQ(p.launches[0].kernel.cost.bytes(), 2 * kMatrix);
+}
+
+TEST(Lowering, CompiledModulesAreNotFusedAgain) {
+  const Workload w =
+      read_workload(Source::from_memory("m.hlo",
+                                        "HloModule m, is_scheduled=true\n\n"
+                                        "ENTRY %main (a: f32[1024,1024]) -> f32[1024,1024] {\n"
+                                        "  %a = f32[1024,1024]{1,0} parameter(0)\n"
+                                        "  %n = f32[1024,1024]{1,0} negate(%a)\n"
+                                        "  ROOT %t = f32[1024,1024]{1,0} tanh(%n)\n}\n"),
+                    {});
+  EXPECT_THAT(codes(lower(w, h200(), rules_of("xla"))),
+              ElementsAre(Opcode::k_negate, Opcode::k_tanh));
+}
+
 TEST(Lowering, TransposesBeforeProductsAreFree) {
   const Program p =
       lower_text(function_of("(%a: " + kM + ", %b: " + kM + ") -> " + kM,

@@ -137,6 +137,13 @@ RegionGraph::RegionGraph(const Workload& w, const Device& device, const FusionRu
                          const SmallFunctions& small, RegionId region)
     : w_(w), device_(device), rules_(rules), small_(small) {
   Scope scope;
+  const Function& entry = w.function(w.entry());
+  if (rules.arguments_are_immutable && region == entry.body) {
+    const Region& body = w.region(region);
+    for (uint32_t i = 0; i < body.argument_count; ++i)
+      values_[local(ValueId{body.first_argument + i}, scope)].borrowed =
+          !entry.arguments[i].donated;
+  }
   add_region(w.region(region), scope, nullptr);
   group();
 }
@@ -446,7 +453,7 @@ double RegionGraph::peak_temporaries(const std::vector<double>& of_functions,
     }
     const Node& producer = nodes_[value.producer];
     const Opcode code = w_.op(producer.op).code;
-    if (code == Opcode::k_dynamic_update_slice && !producer.inputs.empty())
+    if (code == Opcode::k_dynamic_update_slice && !values_[producer.inputs[0]].borrowed)
       buffer[v] = buffer[producer.inputs[0]];
     if (code == Opcode::k_while && producer.inputs.size() == producer.outputs.size()) {
       const auto at =
