@@ -51,9 +51,10 @@ std::vector<double> executions(const Workload& w) {
       for (int64_t b : op.integers(Attr::kBranches)) of_function[static_cast<size_t>(b)] += times;
     });
   };
-  for (auto f = order.rbegin(); f != order.rend(); ++f)
-    if (w.function(*f).body.valid() && of_function[f->index] > 0)
-      walk(walk, w.region(w.function(*f).body), of_function[f->index]);
+  std::reverse(order.begin(), order.end());
+  for (FunctionId f : order)
+    if (w.function(f).body.valid() && of_function[f.index] > 0)
+      walk(walk, w.region(w.function(f).body), of_function[f.index]);
   return runs;
 }
 

@@ -13,6 +13,7 @@ struct Id {
   uint32_t index = kNone;
 
   constexpr bool valid() const { return index != kNone; }
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 misreads rewritten comparisons
   constexpr auto operator<=>(const Id&) const = default;
 };
 

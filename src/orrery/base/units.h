@@ -24,6 +24,7 @@ struct Quantity {
     value += o.value;
     return *this;
   }
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 misreads rewritten comparisons
   constexpr auto operator<=>(const Quantity&) const = default;
 };
 

@@ -185,6 +185,7 @@ class OperatorBuilder {
   OpId elementwise(Opcode code, int inputs) {
     const TypeId t = b_.tensor_type(type_.storage, p_.shape());
     std::vector<ValueId> operands;
+    operands.reserve(static_cast<size_t>(inputs));
     for (int i = 0; i < inputs; ++i) operands.push_back(b_.add_argument(t, {}));
     return simple(code, operands, t);
   }

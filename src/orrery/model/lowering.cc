@@ -27,12 +27,13 @@ class ExecutionCounts {
         counts_(workload.functions().size()) {
     order(workload.entry());
     counts_[workload.entry().index] = 1;
-    for (auto f = order_.rbegin(); f != order_.rend(); ++f)
-      if (w_.function(*f).body.valid()) walk(w_.function(*f).body, counts_[f->index], nullptr);
+    std::reverse(order_.begin(), order_.end());
+    for (FunctionId f : order_)
+      if (w_.function(f).body.valid()) walk(w_.function(f).body, counts_[f.index], nullptr);
   }
   double of(FunctionId f) const { return counts_[f.index]; }
   /// Callers before callees.
-  std::vector<FunctionId> functions() const { return {order_.rbegin(), order_.rend()}; }
+  const std::vector<FunctionId>& functions() const { return order_; }
 
   /// Visits every operation below `region` that is not inside a small function,
   /// with how often it runs in one step.
@@ -139,7 +140,7 @@ class ExecutionCounts {
   mutable std::unordered_map<uint32_t, double> region_weights_;
   std::vector<double> counts_;
   std::set<uint32_t> visited_;
-  std::vector<FunctionId> order_;  ///< Callees before callers.
+  std::vector<FunctionId> order_;  ///< Callers before callees, once it is complete.
 };
 
 void check_static(const Workload& w) {

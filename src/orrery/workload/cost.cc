@@ -48,8 +48,6 @@ class Costing {
       case OpClass::kUnknown:
         return {};
       case OpClass::kVector:
-        elementwise();
-        break;
       case OpClass::kTranscendental:
         elementwise();
         break;

@@ -404,7 +404,7 @@ Tensor Builder::run_layers_with_attention_residuals(Tensor x) {
     }
     x = call(kind, static_cast<int64_t>(i), states,
              [&](Kind& k, const Tensors& inputs, const Surroundings& around) {
-               const Tensor sum = inputs[0];
+               const Tensor& sum = inputs[0];
                Tensor seen = sum;
                Tensor behind;
                if (k.blocks > 0) {

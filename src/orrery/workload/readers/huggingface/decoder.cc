@@ -404,7 +404,7 @@ TransformerDescription describe_decoder(const Reading& reading) {
     layer.scaled_output = type == "gemma4";
     layer.mixer = decoder_attention(reading, i);
     layer.feed_forward = decoder_feed_forward(reading, i);
-    d.layers.push_back(std::move(layer));
+    d.layers.push_back(layer);
   }
   if (type == "llama4")
     d.notes.emplace_back("chunked attention is counted as a sliding window as long as the chunk");
@@ -458,7 +458,7 @@ TransformerDescription describe_nemotron_search(const Reading& reading) {
       }
       layer.feed_forward = read_dense(reading, i, "mlp", inner, true, read_activation(c, "silu"));
     }
-    d.layers.push_back(std::move(layer));
+    d.layers.push_back(layer);
   }
   return d;
 }

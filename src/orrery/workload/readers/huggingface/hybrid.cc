@@ -52,12 +52,12 @@ TransformerDescription describe_gated_delta(const Reading& reading) {
     if (has_experts(reading, i)) {
       MixtureOfExperts m = read_experts(reading, i, "mlp");
       m.shared_gate = m.shared.has_value();
-      layer.feed_forward = std::move(m);
+      layer.feed_forward = m;
     } else {
       layer.feed_forward = read_dense(reading, i, "mlp", c.size({"intermediate_size"}), true,
                                       read_activation(c, "silu"));
     }
-    d.layers.push_back(std::move(layer));
+    d.layers.push_back(layer);
   }
   return d;
 }
@@ -120,12 +120,12 @@ TransformerDescription describe_kimi_linear(const Reading& reading) {
       m.latent = c.count_or({"routed_expert_hidden_size"}, 0);
       m.latent_norm = m.latent > 0 && c.flag_or({"latent_moe_use_norm"}, false);
       m.score_correction = true;
-      layer.feed_forward = std::move(m);
+      layer.feed_forward = m;
     } else {
       layer.feed_forward = read_dense(reading, i, "mlp", c.size({"intermediate_size"}), true,
                                       read_activation(c, "silu"));
     }
-    d.layers.push_back(std::move(layer));
+    d.layers.push_back(layer);
   }
   if (c.text_or({"hidden_act"}, "silu") == "situ")
     d.notes.emplace_back("the SiTU activation is counted as SiLU");
@@ -206,12 +206,12 @@ TransformerDescription describe_nemotron_hybrid(const Reading& reading) {
         m.latent_up =
             reading.projection(i, "mixer.fc2_latent_proj", c.flag_or({"mlp_bias"}, false));
       }
-      layer.feed_forward = std::move(m);
+      layer.feed_forward = m;
     } else {
       c.fail(pattern.empty() ? "layers_block_type" : "hybrid_override_pattern",
              fmt::format("a layer of kind '{}' is not supported", kind));
     }
-    d.layers.push_back(std::move(layer));
+    d.layers.push_back(layer);
   }
   return d;
 }

@@ -70,7 +70,7 @@ TransformerDescription describe_latent(const Reading& reading) {
       f.gate.bias = f.up.bias = f.down.bias = c.flag_or({"mlp_bias"}, false);
       layer.feed_forward = f;
     }
-    d.layers.push_back(std::move(layer));
+    d.layers.push_back(layer);
   }
   if (c.has("index_topk"))
     d.notes.emplace_back(
@@ -138,7 +138,7 @@ TransformerDescription describe_compressed(const Reading& reading) {
       format.dynamic_activation_scales = true;
       m.up_format = m.down_format = format;
     }
-    d.layers.push_back({a, std::move(m), NormPlacement::kBefore});
+    d.layers.push_back({a, m, NormPlacement::kBefore});
   }
   d.notes.emplace_back(
       "pooled and single keys are attended to by two operations whose results are added");

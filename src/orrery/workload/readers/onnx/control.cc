@@ -313,6 +313,7 @@ std::vector<ValueId> emit_loop(
   operands.insert(operands.end(), initial.begin(), initial.end());
   const auto count = static_cast<uint32_t>(operands.size());
   std::vector<TypeId> types;
+  types.reserve(operands.size());
   for (ValueId v : operands) types.push_back(b.value_type(v));
   const OpId op = b.begin_op(Opcode::k_while, operands, count, c.node().offset);
   c.set_scope();
@@ -321,6 +322,7 @@ std::vector<ValueId> emit_loop(
 
   b.begin_region();
   std::vector<ValueId> arguments;
+  arguments.reserve(types.size());
   for (TypeId type : types) arguments.push_back(b.add_region_argument(type));
   ValueId go_on;
   if (trip_count)

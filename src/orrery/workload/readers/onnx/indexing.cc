@@ -44,8 +44,7 @@ SlicePlan slice_plan(NodeContext& c, const Dims& starts, const Dims& ends, const
     if (step == 0 || step == INT64_MIN) c.fail(fmt::format("a step of {}", step));
     const auto wrap = [&](int64_t x) { return x < 0 ? x + size : x; };
     const int64_t low = step > 0 ? 0 : -1, high = step > 0 ? size : size - 1;
-    const int64_t start =
-        std::clamp<int64_t>(wrap(starts[i]), step > 0 ? 0 : 0, high < 0 ? 0 : high);
+    const int64_t start = std::clamp<int64_t>(wrap(starts[i]), 0, std::max<int64_t>(0, high));
     const int64_t end = std::clamp<int64_t>(wrap(ends[i]), low, size);
     plan.start[a] = start;
     plan.step[a] = step;

@@ -778,11 +778,14 @@ void Parser::apply_constant(std::string_view dense, TypeId type_id) {
   if (dense.empty() || type.kind != Type::Kind::kTensor) return;
   const bool integral = is_integer(type.element) || type.element == ElementType::kBool;
   if (dense[0] == '"' || dense[0] == '(' || dense.size() > 24 * kMaxConstantElements) {
-    if (!is_integer(type.element) || !dense.starts_with("\"0x") || type.bytes > 8 * 64) return;
+    if (!is_integer(type.element) || !dense.starts_with("\"0x") ||
+        type.elements > static_cast<int64_t>(kMaxConstantElements))
+      return;
     // "0x…": the bytes in memory order, little endian; booleans are packed by bits.
     const std::string_view hex = dense.substr(3, dense.size() - 4);
     const size_t width = static_cast<size_t>(bit_width(type.element)) / 8;
-    if (width == 0 || hex.size() % (2 * width) != 0 || hex.size() > 2 * 8 * kMaxConstantElements)
+    if (width == 0 || hex.size() % (2 * width) != 0 ||
+        hex.size() > 2 * width * kMaxConstantElements)
       return;
     const bool is_signed = type.element <= ElementType::kS64 || type.element == ElementType::kIndex;
     second_integers_.clear();
