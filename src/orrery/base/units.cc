@@ -115,7 +115,8 @@ std::string format_si(double value, std::string_view unit) {
     ++step;
   }
   const int decimals = std::abs(scaled) < 9.995 ? 2 : std::abs(scaled) < 99.95 ? 1 : 0;
-  return fmt::format("{:.{}f} {}{}", scaled, decimals, kPrefixes[static_cast<size_t>(step + 4)],
+  const int prefix = step + 4;  // the list begins at 10⁻¹²
+  return fmt::format("{:.{}f} {}{}", scaled, decimals, kPrefixes[static_cast<size_t>(prefix)],
                      unit);
 }
 
