@@ -174,6 +174,7 @@ PredictAnswer Session::predict(const PredictRequest& request) const {
 
 std::vector<OperatorAnswer> Session::predict_operators(const KernelRequest& request,
                                                        const std::vector<OperatorRow>& rows) const {
+  Registry<Stack>::instance().at(request.stack, "stack");  // an unknown one is refused, not ignored
   const auto& model_entry =
       Registry<KernelModel>::instance().at(request.kernel_model, "kernel model");
   const Device device = catalogue_.device(request.device, request.overrides);

@@ -222,6 +222,13 @@ TEST_F(SessionTest, Operators) {
   }
 }
 
+TEST_F(SessionTest, OperatorsOfAnUnknownStackAreRefused) {
+  KernelRequest request;
+  request.device = "h200";
+  request.stack = "nothing";
+  EXPECT_THROW(session_.predict_operators(request, {}), Error);
+}
+
 TEST_F(SessionTest, OperatorsAsJson) {
   const Json request = {
       {"command", "kernel"},
