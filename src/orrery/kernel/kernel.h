@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "orrery/kernel/shape.h"
 #include "orrery/workload/cost.h"
 #include "orrery/workload/workload.h"
 
@@ -58,6 +59,7 @@ struct Kernel {
   Cost cost;
   std::array<LoopDimension, kMaxLoops> loops{};
   std::array<TensorUse, kMaxTensors> tensors{};
+  KernelShape shape;
 };
 
 /// The kernel that runs `op` alone. Contractions have the loops batch, m, n, k

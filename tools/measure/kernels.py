@@ -1,0 +1,651 @@
+#!/usr/bin/env python3
+"""Times single operators on a CUDA GPU, for `orrery calibrate DEVICE --from CSV`.
+
+  python3 kernels.py --out my_gpu.csv                  ten minutes, a useful calibration
+  python3 kernels.py --out my_gpu.csv --minutes 60     again with more time: goes on where it stopped
+  python3 kernels.py --out power.csv --sustained       clocks and power instead: burst and sustained
+
+Protocol. Each operator is captured into a CUDA graph of many launches over rotating inputs
+that together are larger than L2, and the graph is replayed for 60 ms or more. Operators are
+taken in blocks; a block is timed in three passes, each in its own shuffled order. `us` is the
+median of the three, `us_min` and `us_max` their spread, `sm_mhz` the SM clock read while the
+last replays ran and `watts` the board's power then. A few yardstick operators are in every
+block, so that runs and cards can be put on one scale (`run` and `block` say where a row was
+taken).
+
+The sample is drawn from a seed: the same seed gives the same operators in the same order, any
+first part of it covers all families, and rows already in --out are not measured again.
+"""
+import argparse
+import csv
+import ctypes
+import json
+import math
+import os
+import random
+import sys
+import time
+
+COLUMNS = ["op", "dtype", "params", "us", "us_min", "us_max", "sm_mhz", "watts", "kernels", "run", "block"]
+SUSTAINED_COLUMNS = ["op", "dtype", "params", "burst_us", "burst_mhz", "sustained_us", "sustained_mhz",
+                     "sustained_watts", "run"]
+PASS_SECONDS = 0.060
+PASSES = 3
+BLOCK = 64
+FEWEST_NODES = 48
+MOST_COPIES = 64
+
+# ------------------------------------------------------------------ the sample
+
+
+def log_uniform(rng, low, high, multiple=1):
+    value = math.exp(rng.uniform(math.log(low), math.log(high)))
+    return max(multiple, int(round(value / multiple)) * multiple)
+
+
+# (n, k) of the weight matrices of GPT-2, BERT, ViT, OPT, Llama 2 and 3, Mistral, Qwen, Gemma,
+# DeepSeek, whole and split over two to eight devices.
+MODEL_WEIGHTS = [
+    (768, 768), (2304, 768), (3072, 768), (768, 3072), (50304, 768), (1024, 1024), (3072, 1024), (4096, 1024),
+    (1024, 4096), (1280, 1280), (5120, 1280), (1280, 5120), (1600, 1600), (6400, 1600), (1600, 6400), (2048, 2048),
+    (6144, 2048), (8192, 2048), (2048, 8192), (2560, 2560), (10240, 2560), (2560, 10240), (4096, 4096),
+    (6144, 4096), (12288, 4096), (11008, 4096), (22016, 4096), (4096, 11008), (14336, 4096), (28672, 4096),
+    (4096, 14336), (32000, 4096), (128256, 4096), (5120, 5120), (15360, 5120), (13824, 5120), (27648, 5120),
+    (5120, 13824), (3584, 3584), (18944, 3584), (3584, 18944), (8192, 8192), (10240, 8192), (28672, 8192),
+    (57344, 8192), (8192, 28672), (1280, 8192), (8192, 1024), (7168, 8192), (8192, 3584), (4608, 3584),
+    (2048, 7168), (7168, 2048), (1536, 7168), (7168, 18432), (24576, 1536), (512, 7168), (4096, 7168),
+    (152064, 3584), (5120, 25600), (51200, 5120), (3072, 3072), (8192, 3072), (3072, 8192), (1536, 4096),
+]
+
+
+def sample_gemm(rng, largest_flops):
+    while True:
+        if rng.random() < 0.35:
+            n, k = rng.choice(MODEL_WEIGHTS)
+            m = 2 ** rng.randint(0, 14) if rng.random() < 0.6 else log_uniform(rng, 1, 16384)
+        else:
+            m = log_uniform(rng, 1, 16384)
+            n = log_uniform(rng, 64, 32768, 8)
+            k = log_uniform(rng, 64, 32768, 8)
+        if 2 * m * n * k <= largest_flops and m * n <= 2**29:
+            return {"m": m, "n": n, "k": k}
+
+
+def sample_aligned_gemm(rng, largest_flops):
+    p = sample_gemm(rng, largest_flops)
+    p["n"], p["k"] = max(64, p["n"] // 16 * 16), max(64, p["k"] // 16 * 16)
+    return p
+
+
+def sample_blocked_gemm(rng, largest_flops):
+    while True:
+        p = sample_gemm(rng, largest_flops)
+        p["n"], p["k"] = max(128, p["n"] // 128 * 128), max(128, p["k"] // 128 * 128)
+        if p["n"] * p["k"] <= 2**28:
+            return p
+
+
+def sample_bmm(rng, largest_flops):
+    while True:
+        b = log_uniform(rng, 2, 512)
+        if rng.random() < 0.25:  # attention products, unfused
+            s = rng.choice([64, 128, 197, 256, 384, 512, 1024, 2048])
+            d = rng.choice([32, 64, 80, 128])
+            m, n, k = rng.choice([(s, s, d), (s, d, s), (1, s, d), (1, d, s)])
+        else:
+            m, n, k = log_uniform(rng, 1, 4096), log_uniform(rng, 32, 4096, 8), log_uniform(rng, 16, 2048, 8)
+        if 2 * b * m * n * k <= largest_flops and b * (m * k + k * n + m * n) <= 2**29:
+            return {"b": b, "m": m, "n": n, "k": k}
+
+
+def sample_conv(rng, largest_flops):
+    while True:
+        n = 2 ** rng.randint(0, 8)
+        size = rng.choice([7, 14, 28, 56, 112])
+        stride = 2 if rng.random() < 0.3 else 1
+        kind = rng.random()
+        if kind < 0.28:  # depthwise
+            c = rng.choice([32, 64, 96, 144, 192, 240, 384, 480, 576, 672, 960, 1152])
+            k, groups, r = c, c, rng.choice([3, 3, 5, 7])
+        elif kind < 0.34:  # stems and patch embeddings
+            c, groups = 3, 1
+            size, r, stride, k = rng.choice([(224, 7, 2, 64), (224, 3, 2, 32), (224, 16, 16, 768), (224, 14, 14, 1024),
+                                             (299, 3, 2, 32), (384, 16, 16, 768), (112, 7, 2, 64)])
+        elif kind < 0.38:  # grouped
+            groups = rng.choice([2, 4, 8, 16, 32])
+            c = groups * rng.choice([4, 8, 16, 32, 64])
+            k, r = c, 3
+        else:
+            c = rng.choice([16, 32, 64, 96, 128, 192, 256, 320, 512, 640, 1024, 2048])
+            k = rng.choice([32, 48, 64, 128, 192, 256, 320, 512, 640, 1024])
+            groups, r = 1, rng.choice([1, 1, 1, 3, 3, 3, 5, 7])
+        pad = 0 if r in (14, 16) else r // 2
+        out = (size + 2 * pad - r) // stride + 1
+        flops = 2 * n * out * out * k * (c // groups) * r * r
+        if flops <= largest_flops and n * size * size * c <= 2**29 and n * out * out * k <= 2**29:
+            layout = "nhwc" if rng.random() < 0.95 else "nchw"
+            return {"n": n, "c": c, "h": size, "w": size, "k": k, "r": r, "s": r, "stride": stride, "pad": pad,
+                    "groups": groups, "layout": layout}
+
+
+def sample_sdpa(rng, largest_flops):
+    while True:
+        heads = rng.choice([8, 12, 16, 20, 24, 28, 32, 40, 48, 64])
+        share = rng.choice([1, 1, 4, 4, 8, heads])
+        if heads % share:
+            continue
+        kv = heads // share
+        d = rng.choice([64, 128, 128, 96, 80, 256]) if rng.random() < 0.3 else rng.choice([64, 128])
+        if rng.random() < 0.4:  # decode
+            b, s, t, causal = 2 ** rng.randint(0, 7), 1, log_uniform(rng, 64, 32768, 8), False
+        else:
+            b = 2 ** rng.randint(0, 6)
+            s = log_uniform(rng, 64, 16384, 8) if rng.random() < 0.8 else rng.choice([77, 197, 257, 577, 1500])
+            t = s if rng.random() < 0.93 else log_uniform(rng, 64, 8192, 8)
+            causal = rng.random() < 0.5 and t == s
+        if 4 * b * heads * s * t * d <= largest_flops and b * (heads * s + 2 * kv * t) * d <= 2**29:
+            return {"b": b, "h": heads, "kv": kv, "s": s, "t": t, "d": d, "causal": causal}
+
+
+def sample_shape(rng, largest=2**30):
+    """Rows and columns, or one long axis; from nothing to a gigabyte."""
+    while True:
+        if rng.random() < 0.2:
+            return [log_uniform(rng, 256, 2**28)]
+        rows, columns = log_uniform(rng, 1, 65536), log_uniform(rng, 64, 16384, 8)
+        if rows * columns <= largest // 4:
+            return [rows, columns]
+
+
+def sample_rows(rng):
+    while True:
+        if rng.random() < 0.3:  # tokens times hidden sizes, classes, attention rows
+            columns = rng.choice([128, 256, 512, 768, 1024, 1536, 2048, 3072, 4096, 5120, 8192, 12288, 16384, 32000,
+                                  50257, 128256])
+            rows = 2 ** rng.randint(0, 17)
+        else:
+            rows, columns = log_uniform(rng, 1, 65536), log_uniform(rng, 64, 16384, 8)
+        if rows * columns <= 2**28:
+            return [rows, columns]
+
+
+def sample_elementwise(rng, _):
+    return {"shape": sample_shape(rng)}
+
+
+def sample_over_rows(rng, _):
+    return {"shape": sample_rows(rng)}
+
+
+def sample_axis(rng, _):
+    while True:
+        shape = [log_uniform(rng, 1, 256), log_uniform(rng, 2, 4096), log_uniform(rng, 1, 4096)]
+        if math.prod(shape) <= 2**27:
+            return {"shape": shape, "axis": 1}
+
+
+def sample_transpose(rng, _):
+    if rng.random() < 0.3:
+        while True:
+            shape = [log_uniform(rng, 2, 256), log_uniform(rng, 8, 4096), log_uniform(rng, 8, 4096)]
+            if math.prod(shape) <= 2**27:
+                return {"shape": shape}
+    return {"shape": sample_rows(rng)}
+
+
+def sample_permute(rng, _):
+    while True:  # [batch, tokens, heads, width] to heads first, and images between their layouts
+        if rng.random() < 0.7:
+            shape = [2 ** rng.randint(0, 6), log_uniform(rng, 16, 8192), rng.choice([8, 12, 16, 32, 40]),
+                     rng.choice([64, 128])]
+            order = [0, 2, 1, 3]
+        else:
+            size = rng.choice([7, 14, 28, 56, 112])
+            shape = [2 ** rng.randint(0, 7), rng.choice([32, 64, 128, 256, 512]), size, size]
+            order = [0, 2, 3, 1]
+        if math.prod(shape) <= 2**27:
+            return {"shape": shape, "order": order}
+
+
+def sample_small_rows(rng, _):
+    while True:
+        shape = [log_uniform(rng, 1, 16384), log_uniform(rng, 64, 131072, 8)]
+        if math.prod(shape) <= 2**25:
+            return {"shape": shape}
+
+
+def sample_embedding(rng, _):
+    while True:
+        vocab = rng.choice([30522, 32000, 50257, 128000, 151936])
+        width = rng.choice([256, 512, 768, 1024, 2048, 4096, 5120, 8192])
+        tokens = log_uniform(rng, 1, 65536)
+        if vocab * width <= 2**30 and tokens * width <= 2**28:
+            return {"vocab": vocab, "shape": [tokens, width]}
+
+
+def sample_indexed(rng, _):
+    while True:
+        rows, width, count = log_uniform(rng, 64, 262144), log_uniform(rng, 8, 8192, 8), log_uniform(rng, 1, 131072)
+        if rows * width <= 2**28 and count * width <= 2**27:
+            return {"rows": rows, "shape": [count, width]}
+
+
+def sample_grouped(rng, largest_flops):
+    while True:
+        experts = rng.choice([4, 8, 16, 32, 64, 128])
+        n, k = rng.choice([(14336, 4096), (4096, 14336), (1536, 2048), (2048, 768), (2816, 2048), (4096, 7168),
+                           (7168, 2048), (5760, 2880), (2880, 2880), (8192, 5120), (1536, 4096), (2048, 1408)])
+        tokens = log_uniform(rng, 8, 65536)
+        skew = rng.choice([0.0, 0.6, 1.2])
+        if 2 * tokens * n * k <= largest_flops and experts * n * k <= 2**31 and tokens * max(n, k) <= 2**29:
+            return {"experts": experts, "tokens": tokens, "n": n, "k": k, "skew": skew}
+
+
+# op, dtype, relative weight, sampler, largest FLOPs
+FAMILIES = [
+    ("gemm", "bf16", 22, sample_gemm, 4e12), ("gemm", "fp16", 6, sample_gemm, 4e12),
+    ("gemm", "tf32", 7, sample_gemm, 2e12), ("gemm", "fp32", 7, sample_gemm, 2e11),
+    ("gemm", "fp8", 6, sample_aligned_gemm, 6e12),
+    ("gemm", "int8", 2, sample_aligned_gemm, 4e12), ("gemm", "int4_weight", 1, sample_blocked_gemm, 2e11),
+    ("bmm", "bf16", 7, sample_bmm, 2e12), ("bmm", "fp16", 4, sample_bmm, 2e12), ("bmm", "tf32", 3, sample_bmm, 1e12),
+    ("bmm", "fp32", 1, sample_bmm, 1e11),
+    ("conv2d", "bf16", 10, sample_conv, 2e12), ("conv2d", "fp16", 4, sample_conv, 2e12),
+    ("conv2d", "tf32", 5, sample_conv, 1e12), ("conv2d", "fp32", 1, sample_conv, 1e11),
+    ("sdpa", "bf16", 13, sample_sdpa, 3e12), ("sdpa", "fp16", 2, sample_sdpa, 3e12),
+    ("grouped_gemm", "bf16", 2, sample_grouped, 3e12),
+    ("embedding", "bf16", 1, sample_embedding, 0), ("index_select", "bf16", 0.7, sample_indexed, 0),
+    ("index_add", "fp32", 0.5, sample_indexed, 0), ("permute", "bf16", 1, sample_permute, 0),
+    ("cumsum", "fp32", 0.5, sample_small_rows, 0), ("topk", "bf16", 0.8, sample_small_rows, 0),
+    ("sort", "fp32", 0.5, sample_small_rows, 0), ("copy", "bf16", 0.4, sample_elementwise, 0),
+]
+for _op in ("add", "mul", "relu", "gelu", "silu", "tanh", "exp"):
+    FAMILIES += [(_op, "bf16", 0.8, sample_elementwise, 0), (_op, "fp32", 0.5, sample_elementwise, 0)]
+for _op, _weight in (("softmax", 1.6), ("layernorm", 1.8), ("rmsnorm", 1.8), ("reduce_sum", 1.6)):
+    FAMILIES += [(_op, "bf16", _weight, sample_over_rows, 0), (_op, "fp32", _weight * 0.6, sample_over_rows, 0)]
+FAMILIES += [("reduce_sum_axis0", "bf16", 0.8, sample_over_rows, 0), ("reduce_sum_axis0", "fp32", 0.4, sample_over_rows, 0),
+             ("reduce_max", "bf16", 0.4, sample_over_rows, 0), ("reduce_sum", "bf16", 0.6, sample_axis, 0),
+             ("transpose", "bf16", 1.8, sample_transpose, 0), ("transpose", "fp32", 1, sample_transpose, 0)]
+
+YARDSTICKS = [
+    ("gemm", "bf16", {"m": 3072, "n": 4096, "k": 4096}), ("gemm", "bf16", {"m": 24, "n": 8192, "k": 4096}),
+    ("add", "bf16", {"shape": [8192, 8192]}), ("add", "bf16", {"shape": [1024]}),
+]
+
+
+def sample(seed, only):
+    """The endless designed sample. Families take turns by weight, without clumps."""
+    families = [f for f in FAMILIES if not only or f[0] in only]
+    rngs = [random.Random(f"{seed}/{f[0]}/{f[1]}/{i}") for i, f in enumerate(families)]
+    due = [0.5 / f[2] for f in families]
+    while True:
+        at = min(range(len(families)), key=lambda i: due[i])
+        op, dtype, weight, draw, largest = families[at]
+        due[at] += 1 / weight
+        yield op, dtype, draw(rngs[at], largest)
+
+
+# ------------------------------------------------------------------ operators
+
+
+class Operators:
+    """Builds operators over rotating inputs taken from large random pools."""
+
+    def __init__(self, torch, rotate_bytes):
+        self.torch = torch
+        self.rotate_bytes = rotate_bytes
+        self.pools = {}
+
+    def element(self, dtype):
+        t = self.torch
+        return {"bf16": t.bfloat16, "fp16": t.float16, "fp32": t.float32, "tf32": t.float32,
+                "fp8": t.float8_e4m3fn, "int8": t.int8, "int4_weight": t.bfloat16}[dtype]
+
+    def pool(self, element):
+        if element not in self.pools:
+            t = self.torch
+            count = 3 * 2**30 // element.itemsize
+            if element == t.int8:
+                self.pools[element] = t.randint(-127, 128, (count,), dtype=element, device="cuda")
+            elif element.itemsize == 1:
+                self.pools[element] = t.cat([t.randn(count // 8, device="cuda").to(element) for _ in range(8)])
+            else:
+                self.pools[element] = t.randn(count, dtype=element, device="cuda")
+        return self.pools[element]
+
+    def copies(self, sizes, element):
+        """Disjoint input sets: [[flat tensor for each size], ...]."""
+        pool = self.pool(element)
+        align = 512 // element.itemsize
+        padded = [-(-s // align) * align for s in sizes]
+        total = sum(padded)
+        if total > pool.numel():
+            raise MemoryError(f"inputs of {total * element.itemsize} bytes exceed the pool")
+        n = min(MOST_COPIES, -(-self.rotate_bytes // (total * element.itemsize)), pool.numel() // total)
+        sets, at = [], 0
+        for _ in range(max(1, n)):
+            one = []
+            for size, room in zip(sizes, padded):
+                one.append(pool[at:at + size])
+                at += room
+            sets.append(one)
+        return sets
+
+    def build(self, op, dtype, p):
+        """Callables that each launch the operator once, over different inputs."""
+        t = self.torch
+        f = t.nn.functional
+        element = self.element(dtype)
+        t.backends.cuda.matmul.allow_tf32 = dtype == "tf32"
+        t.backends.cudnn.allow_tf32 = dtype == "tf32"
+        if op == "gemm":
+            m, n, k = p["m"], p["n"], p["k"]
+            sets = [(a.view(m, k), b.view(n, k)) for a, b in self.copies([m * k, n * k], element)]
+            if dtype == "fp8":
+                one = t.ones((), device="cuda")
+                return [lambda a=a, b=b: t._scaled_mm(a, b.t(), scale_a=one, scale_b=one, out_dtype=t.bfloat16)
+                        for a, b in sets]
+            if dtype == "int8":
+                if m <= 16:
+                    raise ValueError("int8 needs more than 16 rows")
+                return [lambda a=a, b=b: t._int_mm(a, b.t()) for a, b in sets]
+            if dtype == "int4_weight":
+                copies = max(1, min(16, -(-self.rotate_bytes // (n * k // 2))))
+                x = [a.view(m, k) for (a,) in self.copies([m * k], t.bfloat16)]
+                raw = t.randint(0, 255, (n, k // 2), dtype=t.uint8, device="cuda")
+                packed = [t.ops.aten._convert_weight_to_int4pack(raw, 8).clone() for _ in range(copies)]
+                scales = t.rand(k // 128, n, 2, dtype=t.bfloat16, device="cuda")
+                return [lambda i=i: t.ops.aten._weight_int4pack_mm(x[i % len(x)], packed[i % copies], 128, scales)
+                        for i in range(max(len(x), copies))]
+            return [lambda a=a, b=b: f.linear(a, b) for a, b in sets]
+        if op == "bmm":
+            b, m, n, k = p["b"], p["m"], p["n"], p["k"]
+            return [lambda x=x.view(b, m, k), y=y.view(b, k, n): t.bmm(x, y)
+                    for x, y in self.copies([b * m * k, b * k * n], element)]
+        if op == "grouped_gemm":
+            e, tokens, n, k = p["experts"], p["tokens"], p["n"], p["k"]
+            shares = [(i + 1) ** -p["skew"] for i in range(e)]
+            edges, ends, so_far = [], [], 0.0
+            for s in shares:
+                so_far += s / sum(shares)
+                ends.append(min(tokens, round(so_far * tokens)))
+            edges = t.tensor(ends, dtype=t.int32, device="cuda")
+            return [lambda x=x.view(tokens, k), w=w.view(e, n, k): t._grouped_mm(x, w.transpose(1, 2), offs=edges)
+                    for x, w in self.copies([tokens * k, e * n * k], element)]
+        if op == "conv2d":
+            n, c, h, w, k, r, s, g = (p[x] for x in ("n", "c", "h", "w", "k", "r", "s", "groups"))
+
+            def image(flat, a, b, y, x):
+                if p["layout"] == "nhwc":
+                    return flat.view(a, y, x, b).permute(0, 3, 1, 2)
+                return flat.view(a, b, y, x)
+
+            return [lambda x=image(x, n, c, h, w), y=image(y, k, c // g, r, s):
+                    f.conv2d(x, y, stride=p["stride"], padding=p["pad"], groups=g)
+                    for x, y in self.copies([n * c * h * w, k * (c // g) * r * s], element)]
+        if op == "sdpa":
+            b, h, kv, s, q_t, d = (p[x] for x in ("b", "h", "kv", "s", "t", "d"))
+            return [lambda q=q.view(b, h, s, d), k=k.view(b, kv, q_t, d), v=v.view(b, kv, q_t, d):
+                    f.scaled_dot_product_attention(q, k, v, is_causal=p["causal"], enable_gqa=h != kv)
+                    for q, k, v in self.copies([b * h * s * d, b * kv * q_t * d, b * kv * q_t * d], element)]
+        if op == "embedding":
+            vocab, width, tokens = p["vocab"], p["shape"][-1], math.prod(p["shape"][:-1])
+            sets = self.copies([vocab * width], element)
+            ids = [t.randint(0, vocab, (tokens,), device="cuda") for _ in range(8)]
+            return [lambda i=i: f.embedding(ids[i % 8], sets[i % len(sets)][0].view(vocab, width))
+                    for i in range(max(8, len(sets)))]
+        if op in ("index_select", "index_add"):
+            rows, (count, width) = p["rows"], p["shape"]
+            ids = [t.randint(0, rows, (count,), device="cuda") for _ in range(8)]
+            sets = self.copies([rows * width, count * width], element)
+            if op == "index_select":
+                return [lambda i=i: t.index_select(sets[i % len(sets)][0].view(rows, width), 0, ids[i % 8])
+                        for i in range(max(8, len(sets)))]
+            return [lambda i=i: sets[i % len(sets)][0].view(rows, width).index_add_(
+                0, ids[i % 8], sets[i % len(sets)][1].view(count, width), alpha=1e-3) for i in range(max(8, len(sets)))]
+        shape = p["shape"]
+        count = math.prod(shape)
+        if op in ("add", "mul"):
+            function = t.add if op == "add" else t.mul
+            return [lambda x=x.view(shape), y=y.view(shape): function(x, y) for x, y in self.copies([count, count], element)]
+        if op in ("layernorm", "rmsnorm"):
+            width = shape[-1]
+            sets = self.copies([count], element)
+            y, z = self.pool(element)[:width], self.pool(element)[-width:]
+            if op == "layernorm":
+                return [lambda x=x.view(shape): f.layer_norm(x, (width,), y, z) for (x,) in sets]
+            return [lambda x=x.view(shape): f.rms_norm(x, (width,), y) for (x,) in sets]
+        unary = {
+            "relu": f.relu, "gelu": f.gelu, "silu": f.silu, "tanh": t.tanh, "exp": t.exp, "copy": t.clone,
+            "softmax": lambda x: t.softmax(x, -1), "reduce_sum": lambda x: t.sum(x, p.get("axis", -1)),
+            "reduce_sum_axis0": lambda x: t.sum(x, 0), "reduce_max": lambda x: t.amax(x, -1),
+            "transpose": lambda x: x.transpose(-1, -2).contiguous(),
+            "permute": lambda x: x.permute(p["order"]).contiguous(), "cumsum": lambda x: t.cumsum(x, -1),
+            "topk": lambda x: t.topk(x, p.get("k", 8), -1), "sort": lambda x: t.sort(x, -1),
+        }[op]
+        return [lambda x=x.view(shape): unary(x) for (x,) in self.copies([count], element)]
+
+
+class Prepared:
+    """An operator captured into a graph, with the time of one launch as first seen."""
+
+    def __init__(self, torch, pool, operators, op, dtype, params):
+        launches = operators.build(op, dtype, params)
+        launches[0]()
+        torch.cuda.synchronize()
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        launches[-1]()
+        end.record()
+        torch.cuda.synchronize()
+        rough = begin.elapsed_time(end) * 1e-3 * len(launches)
+        # Enough nodes that the gap between two replays, some 3 us, does not show.
+        rounds = max(1, min(-(-FEWEST_NODES // len(launches)), math.ceil(8e-3 / rough)))
+        self.nodes = rounds * len(launches)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, pool=pool):
+            for _ in range(rounds):
+                for launch in launches:
+                    launch()
+        # A convolution would run its whole search again under the profiler.
+        self.first = launches[0] if op != "conv2d" else lambda: None
+        self.graph.replay()
+        begin.record()
+        self.graph.replay()
+        end.record()
+        torch.cuda.synchronize()
+        self.seconds = begin.elapsed_time(end) * 1e-3
+        self.torch = torch
+
+    def run(self, seconds, nvml):
+        """(seconds a launch, SM MHz and W while the last replays ran)."""
+        replays = max(1, math.ceil(seconds / self.seconds))
+        begin, end = self.torch.cuda.Event(enable_timing=True), self.torch.cuda.Event(enable_timing=True)
+        begin.record()
+        for _ in range(replays):
+            self.graph.replay()
+        end.record()
+        clock, watts = nvml.clock(), nvml.power()
+        while not end.query():
+            clock, watts = nvml.clock(), nvml.power()
+            time.sleep(0.002)
+        return begin.elapsed_time(end) * 1e-3 / replays / self.nodes, clock, watts
+
+
+class Nvml:
+    """The few readings needed from NVIDIA's management library."""
+
+    class FieldValue(ctypes.Structure):
+        _fields_ = [("field", ctypes.c_uint), ("scope", ctypes.c_uint), ("timestamp", ctypes.c_longlong),
+                    ("latency", ctypes.c_longlong), ("type", ctypes.c_int), ("result", ctypes.c_int),
+                    ("value", ctypes.c_ulonglong)]
+
+    POWER_INSTANT = 186
+
+    def __init__(self, index):
+        self.library = ctypes.CDLL("libnvidia-ml.so.1")
+        self.library.nvmlInit_v2()
+        self.device = ctypes.c_void_p()
+        self.library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(self.device))
+
+    def clock(self):
+        value = ctypes.c_uint()
+        self.library.nvmlDeviceGetClockInfo(self.device, 1, ctypes.byref(value))
+        return value.value
+
+    def power(self):
+        field = self.FieldValue(field=self.POWER_INSTANT)
+        self.library.nvmlDeviceGetFieldValues(self.device, 1, ctypes.byref(field))
+        if field.result == 0 and field.value:
+            return (field.value & 0xFFFFFFFF) * 1e-3
+        value = ctypes.c_uint()
+        self.library.nvmlDeviceGetPowerUsage(self.device, ctypes.byref(value))
+        return value.value * 1e-3
+
+    def joules(self):
+        value = ctypes.c_ulonglong()
+        self.library.nvmlDeviceGetTotalEnergyConsumption(self.device, ctypes.byref(value))
+        return value.value * 1e-3
+
+
+def kernel_names(torch, prepared):
+    """The device kernels of one launch of each, from one profile of them all."""
+    from torch.profiler import ProfilerActivity, profile
+
+    names = []
+    try:
+        with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as p:
+            for one in prepared:
+                one.first()
+                torch.cuda.synchronize()
+                one.marker()
+                torch.cuda.synchronize()
+        events = sorted((e for e in p.events() if e.device_type == torch.autograd.DeviceType.CUDA),
+                        key=lambda e: e.time_range.start)
+        current = []
+        for e in events:
+            if "spin" in e.name or "sleep" in e.name:
+                names.append(current)
+                current = []
+            else:
+                current.append(e.name)
+    except Exception as error:  # a profile is a convenience, not the measurement
+        print(f"profiling failed: {error}", file=sys.stderr)
+    return names if len(names) == len(prepared) else [[] for _ in prepared]
+
+
+# ------------------------------------------------------------------ running
+
+
+def key(op, dtype, params):
+    return op, dtype, json.dumps(params)
+
+
+def keys_of(path):
+    with open(path, newline="") as source:
+        return {(r["op"], r["dtype"], r["params"]) for r in csv.DictReader(source)}
+
+
+def read_sample(path):
+    with open(path, newline="") as source:
+        return [(r["op"], r["dtype"], json.loads(r["params"])) for r in csv.DictReader(source)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", required=True, help="CSV to write; rows already in it are kept and not measured again")
+    parser.add_argument("--minutes", type=float, default=10, help="how long to go on (10)")
+    parser.add_argument("--seed", type=int, default=1, help="which sample (1)")
+    parser.add_argument("--ops", default="", help="only these operators, by commas")
+    parser.add_argument("--from", dest="source", help="measure the operators of this CSV instead of a designed sample")
+    parser.add_argument("--exclude", action="append", default=[], help="CSV whose operators are never measured")
+    parser.add_argument("--sustained", action="store_true", help="burst and sustained time, clock and power of each")
+    parser.add_argument("--run", default="", help="name of this run, kept with each row (the time of day)")
+    parser.add_argument("--device", type=int, default=0, help="which GPU (0)")
+    options = parser.parse_args()
+
+    import torch
+
+    torch.cuda.set_device(options.device)
+    torch.backends.cudnn.benchmark = True  # as those who time convolutions run them
+    nvml = Nvml(options.device)
+    properties = torch.cuda.get_device_properties(0)
+    run = options.run or time.strftime("%Y%m%d-%H%M")
+    print(f"{properties.name}, {properties.multi_processor_count} SMs, L2 {properties.L2_cache_size >> 20} MiB, "
+          f"PyTorch {torch.__version__}, CUDA {torch.version.cuda}, run {run}", file=sys.stderr)
+    operators = Operators(torch, 2 * properties.L2_cache_size)
+    columns = SUSTAINED_COLUMNS if options.sustained else COLUMNS
+    done = keys_of(options.out) if os.path.exists(options.out) else set()
+    excluded = set().union(*(keys_of(path) for path in options.exclude)) if options.exclude else set()
+    fresh = not done
+    deadline = time.monotonic() + 60 * options.minutes
+    stream = iter(read_sample(options.source)) if options.source else sample(
+        options.seed, set(filter(None, options.ops.split(","))))
+    order = random.Random(options.seed)
+    pool = torch.cuda.graph_pool_handle()
+    light = Prepared(torch, pool, operators, "add", "bf16", {"shape": [1024]})
+    written = 0
+    with open(options.out, "a", newline="") as sink:
+        writer = csv.writer(sink)
+        if fresh:
+            writer.writerow(columns)
+        block = 0
+        exhausted = False
+        while time.monotonic() < deadline and not exhausted:
+            wanted = [] if options.source or options.sustained else list(YARDSTICKS)
+            yardsticks = len(wanted)
+            while len(wanted) < BLOCK + yardsticks:
+                one = next(stream, None)
+                if one is None:
+                    exhausted = True
+                    break
+                if key(*one) not in done and key(*one) not in excluded:
+                    done.add(key(*one))
+                    wanted.append(one)
+            prepared = []
+            for one in wanted:
+                try:
+                    prepared.append((one, Prepared(torch, pool, operators, *one)))
+                except (RuntimeError, ValueError, MemoryError, NotImplementedError) as error:
+                    reason = str(error).split("\n")[0]
+                    if not isinstance(error, ValueError):
+                        print(f"left out {key(*one)}: {reason}", file=sys.stderr)
+                    if "CUDA error" in reason and "CUBLAS" not in reason:
+                        raise
+            if options.sustained:
+                for (op, dtype, params), graph in prepared:
+                    light.run(0.15, nvml)
+                    burst, _, _ = graph.run(0.008, nvml)
+                    burst_mhz = nvml.clock()
+                    graph.run(0.4, nvml)
+                    joules, start = nvml.joules(), time.monotonic()
+                    sustained, mhz, _ = graph.run(0.9, nvml)
+                    watts = (nvml.joules() - joules) / (time.monotonic() - start)
+                    writer.writerow([op, dtype, json.dumps(params), f"{burst * 1e6:.3f}", burst_mhz,
+                                     f"{sustained * 1e6:.3f}", mhz, f"{watts:.0f}", run])
+                    written += 1
+            else:
+                for _, graph in prepared:
+                    graph.marker = lambda: torch.cuda._sleep(1000)
+                names = kernel_names(torch, [graph for _, graph in prepared])
+                seen = [[] for _ in prepared]
+                for _ in range(PASSES):
+                    turn = list(range(len(prepared)))
+                    order.shuffle(turn)
+                    for i in turn:
+                        seen[i].append(prepared[i][1].run(PASS_SECONDS, nvml))
+                for ((op, dtype, params), _), passes, called in zip(prepared, seen, names):
+                    passes.sort()
+                    middle = passes[len(passes) // 2]
+                    writer.writerow([op, dtype, json.dumps(params), f"{middle[0] * 1e6:.3f}", f"{passes[0][0] * 1e6:.3f}",
+                                     f"{passes[-1][0] * 1e6:.3f}", middle[1], f"{middle[2]:.0f}",
+                                     "|".join(c[:90] for c in called[-6:]), run, block])
+                    written += 1
+            sink.flush()
+            del prepared
+            block += 1
+            print(f"\r{written} rows, block {block}, {max(0, deadline - time.monotonic()) / 60:.1f} minutes left ",
+                  end="\n" if not sys.stderr.isatty() else "", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()
