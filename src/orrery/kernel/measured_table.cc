@@ -131,7 +131,11 @@ class RowReader {
   }
   void identify(MeasuredRow& row, std::string_view op, std::string_view dtype,
                 std::string_view canonical_params) {
-    row.key = stable_hash({op, canonical_dtype(dtype), canonical_params});
+    if (dtype != dtype_) {  // looking through all spellings takes longer than the rest
+      dtype_ = dtype;
+      canonical_dtype_ = canonical_dtype(dtype);
+    }
+    row.key = stable_hash({op, canonical_dtype_, canonical_params});
     row.line = static_cast<uint32_t>(csv_.line(row_));
     name_.assign(op).append(" ").append(dtype);
     row.operation = number_of(operations_, name_);
@@ -174,7 +178,7 @@ class RowReader {
   const CsvTable& csv_;
   MeasuredTable& table_;
   Names operations_, sources_, devices_;
-  std::string name_;
+  std::string name_, dtype_, canonical_dtype_;
   size_t row_ = 0;
 };
 
@@ -334,7 +338,6 @@ constexpr auto kQuantizations = std::to_array<Renamed>({{"bfloat16", "bf16"},
                                                         {"fp8_block", "fp8_block"},
                                                         {"int8", "int8"},
                                                         {"sq", "int8"},
-                                                        {"int8_wo", "int8_weight"},
                                                         {"int4_wo", "int4_weight"},
                                                         {"w4a16_mxfp4", "fp4_weight"},
                                                         {"nvfp4", "fp4"}});
