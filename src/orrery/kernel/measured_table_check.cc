@@ -31,7 +31,7 @@ constexpr double kMostRepeatRatio = 1.5;
 /// the farthest of those. Libraries do that once in 20,000 rows.
 constexpr double kOddRatio = 8;
 constexpr double kOddToFarthest = 5;
-/// Before it is refused: this much, or this many times the farthest. Seen up to 118 and 40.
+/// Before it is refused: this much, or this many times the farthest. Seen up to 136 and 40.
 constexpr double kImpossibleRatio = 200;
 constexpr double kImpossibleToFarthest = 60;
 
