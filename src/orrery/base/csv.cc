@@ -7,89 +7,130 @@
 namespace orrery {
 namespace {
 
-/// Reads one record from `at` on; false at the end of the text.
-bool read_record(const Source& source, size_t& at, int64_t& line,
-                 std::vector<std::string>& fields) {
-  const std::string_view text = source.text();
-  fields.clear();
-  if (at >= text.size()) return false;
-  while (true) {
-    std::string field;
-    if (at < text.size() && text[at] == '"') {
-      const size_t opened = at++;
-      while (true) {
-        if (at >= text.size()) source.fail(opened, "a quoted field that is not closed");
-        if (text[at] == '"') {
-          if (at + 1 < text.size() && text[at + 1] == '"') {
-            field += '"';
-            at += 2;
-            continue;
-          }
-          ++at;
-          break;
-        }
-        if (text[at] == '\n') ++line;
-        field += text[at++];
-      }
-      if (at < text.size() && text[at] != ',' && text[at] != '\n' && text[at] != '\r')
-        source.fail(at, "expected ',' or the end of the line after a quoted field");
-    } else {
-      while (at < text.size() && text[at] != ',' && text[at] != '\n' && text[at] != '\r')
-        field += text[at++];
-    }
-    fields.push_back(std::move(field));
-    if (at < text.size() && text[at] == ',') {
-      ++at;
-      continue;
-    }
-    if (at < text.size() && text[at] == '\r') ++at;
-    if (at < text.size() && text[at] == '\n') ++at;
-    ++line;
-    return true;
-  }
+int find_column(const std::vector<std::string>& header, std::string_view name) {
+  const auto found = std::find(header.begin(), header.end(), name);
+  return found == header.end() ? -1 : static_cast<int>(found - header.begin());
 }
+
+size_t require_column(const std::string& file, const std::vector<std::string>& header,
+                      std::string_view name) {
+  const int index = find_column(header, name);
+  if (index >= 0) return static_cast<size_t>(index);
+  std::string known;
+  for (const std::string& h : header) known += (known.empty() ? "" : ", ") + h;
+  throw Error(ErrorKind::kInput, {file, 1, 1},
+              fmt::format("column '{}' is missing; there is: {}", name, known));
+}
+
+bool ends_field(char c) { return c == ',' || c == '\n' || c == '\r'; }
 
 }  // namespace
 
-CsvTable CsvTable::parse(const Source& source) {
-  CsvTable table;
-  table.name_ = source.name();
-  size_t at = 0;
-  int64_t line = 1;
-  if (!read_record(source, at, line, table.header_) ||
-      (table.header_.size() == 1 && table.header_[0].empty()))
-    source.fail(0, "expected a header line with the columns' names");
-  std::vector<std::string_view> names(table.header_.begin(), table.header_.end());
+CsvReader::CsvReader(const Source& source)
+    : source_(source),
+      at_(source_.text().data()),
+      end_(source_.text().data() + source_.text().size()) {
+  if (!read_record() || (field_count_ == 1 && fields_[0].length == 0))
+    source_.fail(0, "expected a header line with the columns' names");
+  for (size_t c = 0; c < field_count_; ++c) header_.emplace_back(field(c));
+  std::vector<std::string_view> names(header_.begin(), header_.end());
   std::sort(names.begin(), names.end());
   if (const auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end())
-    source.fail(0, fmt::format("column '{}' is named twice", *twice));
-  std::vector<std::string> fields;
+    source_.fail(0, fmt::format("column '{}' is named twice", *twice));
+}
+
+int CsvReader::column(std::string_view name) const { return find_column(header_, name); }
+
+size_t CsvReader::required_column(std::string_view name) const {
+  return require_column(source_.name(), header_, name);
+}
+
+bool CsvReader::next() {
+  do {
+    if (!read_record()) return false;
+  } while (field_count_ == 1 && fields_[0].length == 0);
+  if (field_count_ != header_.size())
+    fail(record_.data(), fmt::format("{} fields, the header has {}", field_count_, header_.size()));
+  return true;
+}
+
+void CsvReader::fail(const char* at, std::string message) const {
+  source_.fail(static_cast<size_t>(at - source_.text().data()), std::move(message));
+}
+
+bool CsvReader::read_record() {
+  if (at_ == end_) return false;
+  const char* at = at_;
+  record_line_ = line_;
+  field_count_ = 0;
+  unescaped_size_ = 0;
   while (true) {
-    const size_t start = at;
-    const int64_t starts_on = line;
-    if (!read_record(source, at, line, fields)) break;
-    if (fields.size() == 1 && fields[0].empty()) continue;  // an empty line
-    if (fields.size() != table.header_.size())
-      source.fail(start,
-                  fmt::format("{} fields, the header has {}", fields.size(), table.header_.size()));
-    for (std::string& f : fields) table.cells_.push_back(std::move(f));
-    table.lines_.push_back(starts_on);
+    // Fields beyond the header's are counted, not kept: their row is refused.
+    if (field_count_ == fields_.size() && header_.empty()) fields_.emplace_back();
+    Field& field = fields_[std::min(field_count_++, fields_.size() - 1)];
+    if (at != end_ && *at == '"') {
+      at = read_quoted(at, field);
+      if (at != end_ && !ends_field(*at))
+        fail(at, "expected ',' or the end of the line after a quoted field");
+    } else {
+      field.begin = at;
+      while (at != end_ && !ends_field(*at)) ++at;
+      field.length = static_cast<size_t>(at - field.begin);
+    }
+    if (at == end_ || *at != ',') break;
+    ++at;
+  }
+  record_ = {at_, static_cast<size_t>(at - at_)};
+  if (at != end_ && *at == '\r') ++at;
+  if (at != end_ && *at == '\n') ++at;
+  ++line_;
+  at_ = at;
+  return true;
+}
+
+const char* CsvReader::read_quoted(const char* at, Field& field) {
+  const char* const opened = at++;
+  const char* const end = end_;  // kept in registers: characters written could change members
+  field.begin = nullptr;
+  field.offset = unescaped_size_;
+  size_t size = unescaped_size_, room = unescaped_.size();
+  char* out = unescaped_.data();
+  while (true) {
+    if (at == end) fail(opened, "a quoted field that is not closed");
+    const char c = *at++;
+    if (c == '"') {
+      if (at == end || *at != '"') break;
+      ++at;
+    }
+    if (c == '\n') ++line_;
+    if (size == room) {
+      room = 2 * room + 256;
+      unescaped_.resize(room);
+      out = unescaped_.data();
+    }
+    out[size++] = c;
+  }
+  field.length = size - field.offset;
+  unescaped_size_ = size;
+  return at;
+}
+
+CsvTable CsvTable::parse(const Source& source) {
+  CsvReader reader(source);
+  CsvTable table;
+  table.name_ = source.name();
+  table.header_ = reader.header();
+  while (reader.next()) {
+    for (size_t c = 0; c < table.header_.size(); ++c) table.cells_.emplace_back(reader.field(c));
+    table.lines_.push_back(reader.line());
   }
   return table;
 }
 
-int CsvTable::column(std::string_view name) const {
-  const auto found = std::find(header_.begin(), header_.end(), name);
-  return found == header_.end() ? -1 : static_cast<int>(found - header_.begin());
-}
+int CsvTable::column(std::string_view name) const { return find_column(header_, name); }
 
 size_t CsvTable::required_column(std::string_view name) const {
-  const int index = column(name);
-  if (index >= 0) return static_cast<size_t>(index);
-  std::string known;
-  for (const std::string& h : header_) known += (known.empty() ? "" : ", ") + h;
-  throw Error(ErrorKind::kInput, {name_, 1, 1},
-              fmt::format("column '{}' is missing; there is: {}", name, known));
+  return require_column(name_, header_, name);
 }
 
 std::string csv_field(std::string_view text) {

@@ -75,6 +75,31 @@ TEST(Csv, AHeaderOfManyColumnsIsReadInTime) {
   EXPECT_EQ(parse(header + "\n").header().size(), 200000u);  // by comparing pairs: 2·10^10
 }
 
+TEST(Csv, AReaderGivesFieldsAndTheRecordAsWritten) {
+  const Source source = Source::from_memory(
+      "t.csv", "op,params,\"us\"\r\ngemm,\"{\"\"m\"\": 8}\",\"1\n2\"\r\n\r\n\"a\",,\"\"\"\"");
+  CsvReader reader(source);
+  EXPECT_EQ(reader.required_column("us"), 2u);
+  ASSERT_TRUE(reader.next());
+  EXPECT_EQ(reader.field(0), "gemm");
+  EXPECT_EQ(reader.field(1), "{\"m\": 8}");
+  EXPECT_EQ(reader.field(2), "1\n2");
+  EXPECT_EQ(reader.record(), "gemm,\"{\"\"m\"\": 8}\",\"1\n2\"");
+  EXPECT_EQ(reader.line(), 2);
+  ASSERT_TRUE(reader.next());
+  EXPECT_EQ(reader.field(0), "a");
+  EXPECT_EQ(reader.field(1), "");
+  EXPECT_EQ(reader.field(2), "\"");
+  EXPECT_EQ(reader.line(), 5);
+  EXPECT_FALSE(reader.next());
+  EXPECT_FALSE(reader.next());
+}
+
+TEST(Csv, ARowOfManyFieldsIsCountedNotKept) {
+  EXPECT_EQ(error_of("a,b\n" + std::string(1000000, ',') + "\n"),
+            "t.csv:2:1: 1000001 fields, the header has 2");
+}
+
 TEST(Csv, WrittenFieldsAreReadBack) {
   for (const std::string text : {"plain", "", "a,b", "say \"no\"", "two\nlines", "cr\rhere"}) {
     const CsvTable t = parse("h,x\n" + csv_field(text) + ",1\n");

@@ -9,11 +9,12 @@
 namespace orrery {
 
 /// What parameters of operators are called, in all operators.
-#define ORRERY_PARAMETERS(X)                                                                      \
-  X(b)                                                                                            \
-  X(c)                                                                                            \
-  X(d) X(h) X(k) X(m) X(n) X(r) X(s) X(t) X(w) X(axis) X(causal) X(dv) X(ep) X(experts) X(groups) \
-      X(hidden) X(inter) X(kv) X(kv_dtype) X(layout) X(order) X(pad) X(paged) X(rows) X(shape)    \
+#define ORRERY_PARAMETERS(X)                                                                   \
+  X(b)                                                                                         \
+  X(c)                                                                                         \
+  X(d)                                                                                         \
+  X(h) X(k) X(m) X(n) X(r) X(s) X(t) X(w) X(axis) X(causal) X(dv) X(ep) X(experts) X(groups)   \
+      X(hidden) X(inter) X(kv) X(kv_dtype) X(layout) X(order) X(pad) X(paged) X(rows) X(shape) \
           X(skew) X(stride) X(tokens) X(topk) X(tp) X(vocab) X(window)
 
 enum class Parameter : uint8_t {
