@@ -542,9 +542,9 @@ constexpr std::array kOperators = {
 constexpr size_t kSlots = 128;
 constexpr uint8_t kFree = 255;
 constexpr size_t slot_of(std::string_view name) {
-  return (29 * name.size() + 5 * static_cast<unsigned char>(name.front()) +
-          static_cast<unsigned char>(name.back())) %
-         kSlots;
+  const size_t first = static_cast<unsigned char>(name.front());
+  const size_t last = static_cast<unsigned char>(name.back());
+  return (29 * name.size() + 5 * first + last) % kSlots;
 }
 constexpr std::array<uint8_t, kSlots> kByName = [] {
   std::array<uint8_t, kSlots> table{};
