@@ -33,6 +33,7 @@ KernelFamily family_of(Opcode code);
 struct LoopDimension {
   int64_t extent = 1;
   bool reduction = false;  ///< Summed over; the result does not have it.
+  bool operator==(const LoopDimension&) const = default;
 };
 
 /// A tensor as the loops touch it.
@@ -42,6 +43,7 @@ struct TensorUse {
   uint8_t loops = 0;  ///< Bit i: indexed by loop i (its projection).
   bool written = false;
   float density = 1;  ///< Share of it that is touched or not zero.
+  bool operator==(const TensorUse&) const = default;
 };
 
 /// What one launch runs: an operation or a fused group. Small and flat, so that
@@ -60,6 +62,7 @@ struct Kernel {
   std::array<LoopDimension, kMaxLoops> loops{};
   std::array<TensorUse, kMaxTensors> tensors{};
   KernelShape shape;
+  bool operator==(const Kernel&) const = default;
 };
 
 /// The kernel that runs `op` alone. Contractions have the loops batch, m, n, k

@@ -40,6 +40,8 @@ TEST(Kernel, ProductsHaveTheLoopsBatchRowsColumnsDepth) {
   EXPECT_TRUE(k.tensors[2].written);
   EXPECT_EQ(k.tensors[1].bytes, 4 * 16 * 32 * 2);
   EXPECT_EQ(k.cost.matrix_flops, 2.0 * 4 * 8 * 32 * 16);
+  EXPECT_EQ(std::get<ProductShape>(k.shape),
+            (ProductShape{4, 8, 32, 16, 1, 0, ElementType::kBF16, 0}));
 }
 
 TEST(Kernel, ConvolutionsAreImplicitProducts) {
@@ -51,6 +53,8 @@ TEST(Kernel, ConvolutionsAreImplicitProducts) {
   EXPECT_EQ(k.family, KernelFamily::kConvolution);
   // Four groups; 2·8·8 pixels; 32/4 features a group; a 3×3 window of 4 inputs.
   EXPECT_THAT(extents(k), ElementsAre(4, 128, 8, 36));
+  EXPECT_EQ(std::get<ConvolutionShape>(k.shape),
+            (ConvolutionShape{2, 16, 8, 8, 32, 8, 8, 3, 3, 1, 4, true}));
 }
 
 TEST(Kernel, OthersTakeTheDimensionsOfTheirLargestTensor) {
@@ -66,6 +70,44 @@ TEST(Kernel, OthersTakeTheDimensionsOfTheirLargestTensor) {
   const Kernel wide = kernel(Opcode::k_tanh, "(%a: tensor<2x3x4x5x6x7x8x9xf32>)",
                              "  %0 = stablehlo.tanh %a : tensor<2x3x4x5x6x7x8x9xf32>");
   EXPECT_THAT(extents(wide), ElementsAre(24, 5, 6, 7, 8, 9));
+}
+
+TEST(Kernel, ReductionsKnowTheirRows) {
+  const auto rows = [](const char* dims, const char* result) {
+    return std::get<RowShape>(
+        kernel(Opcode::k_reduce, "(%a: tensor<4x8x16xf32>, %z: tensor<f32>)",
+               "  %0 = stablehlo.reduce(%a init: %z) applies stablehlo.add across dimensions = [" +
+                   std::string(dims) + "] : (tensor<4x8x16xf32>, tensor<f32>) -> tensor<" + result +
+                   ">")
+            .shape);
+  };
+  EXPECT_EQ(rows("2", "4x8xf32"), (RowShape{32, 16, 1}));
+  EXPECT_EQ(rows("1", "4x16xf32"), (RowShape{64, 8, 16}));
+  EXPECT_EQ(rows("0, 1", "16xf32"), (RowShape{16, 32, 16}));
+  EXPECT_EQ(rows("0, 2", "8xf32"), (RowShape{8, 64, 1}));
+}
+
+TEST(Kernel, TranspositionsKnowWhatStaysSideBySide) {
+  const auto move = [](const char* order, const char* result) {
+    return std::get<MoveShape>(kernel(Opcode::k_transpose, "(%a: tensor<4x8x16xf32>)",
+                                      "  %0 = stablehlo.transpose %a, dims = [" +
+                                          std::string(order) +
+                                          "] : (tensor<4x8x16xf32>) -> tensor<" + result + ">")
+                                   .shape);
+  };
+  EXPECT_EQ(move("1, 0, 2", "8x4x16xf32"), (MoveShape{512, 16, 16}));
+  EXPECT_EQ(move("0, 2, 1", "4x16x8xf32"), (MoveShape{512, 1, 1}));
+  EXPECT_EQ(move("2, 0, 1", "16x4x8xf32"), (MoveShape{512, 1, 1}));
+}
+
+TEST(Kernel, LookUpsKnowTheirTable) {
+  const Kernel k = kernel(
+      Opcode::k_gather, "(%t: tensor<1000x64xf32>, %i: tensor<2x8x1xi32>)",
+      "  %0 = \"stablehlo.gather\"(%t, %i) <{dimension_numbers = #stablehlo.gather<offset_dims = "
+      "[2], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 2>, slice_sizes "
+      "= "
+      "array<i64: 1, 64>}> : (tensor<1000x64xf32>, tensor<2x8x1xi32>) -> tensor<2x8x64xf32>");
+  EXPECT_EQ(std::get<LookupShape>(k.shape), (LookupShape{16, 64, 1000, false}));
 }
 
 TEST(Kernel, AnEmptyTensorCostsNothing) {

@@ -2,330 +2,561 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
+#include <algorithm>
+#include <array>
+#include <cmath>
 #include <stdexcept>
 
 #include "orrery/base/nearest.h"
-#include "orrery/workload/workload_builder.h"
+#include "orrery/kernel/describe.h"
+#include "orrery/kernel/operator_parameters.h"
+#include "orrery/workload/cost_formula.h"
 
 namespace orrery {
 namespace {
 
-using Json = nlohmann::json;
+using E = ElementType;
+using P = Parameter;
 
-constexpr int64_t kLargestSize = int64_t{1} << 40;
-
-/// One row's parameters, with messages that name them.
-class Parameters {
- public:
-  Parameters(std::string_view op, std::string_view text) : op_(op) {
-    json_ = Json::parse(text, nullptr, false);
-    if (!json_.is_object())
-      throw std::invalid_argument(fmt::format("params: expected a JSON object, found '{}'", text));
-  }
-
-  int64_t size(const char* key) const {
-    const auto found = json_.find(key);
-    if (found == json_.end())
-      throw std::invalid_argument(fmt::format("params: {} needs '{}'", op_, key));
-    return checked(key, *found, 1);
-  }
-  int64_t size(const char* key, int64_t otherwise) const {
-    const auto found = json_.find(key);
-    return found == json_.end() ? otherwise : checked(key, *found, 0);
-  }
-  bool flag(const char* key) const {
-    const auto found = json_.find(key);
-    if (found == json_.end()) return false;
-    if (found->is_boolean()) return found->get<bool>();
-    if (found->is_number_integer()) return found->get<int64_t>() != 0;
-    throw std::invalid_argument(fmt::format("params: '{}' must be true or false", key));
-  }
-  std::string text(const char* key, std::string otherwise) const {
-    const auto found = json_.find(key);
-    if (found == json_.end()) return otherwise;
-    if (!found->is_string())
-      throw std::invalid_argument(fmt::format("params: '{}' must be a string", key));
-    return found->get<std::string>();
-  }
-  std::vector<int64_t> shape() const {
-    const auto found = json_.find("shape");
-    if (found == json_.end() || !found->is_array() || found->empty() || found->size() > 8)
-      throw std::invalid_argument(
-          fmt::format("params: {} needs 'shape', a list of 1 to 8 sizes", op_));
-    std::vector<int64_t> dims;
-    for (const Json& d : *found) dims.push_back(checked("shape", d, 1));
-    return dims;
-  }
-
- private:
-  int64_t checked(const char* key, const Json& value, int64_t least) const {
-    if (!value.is_number_integer())
-      throw std::invalid_argument(fmt::format("params: '{}' must be an integer", key));
-    if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(kLargestSize))
-      throw std::invalid_argument(fmt::format("params: '{}' is larger than 2^40", key));
-    const auto n = value.get<int64_t>();
-    if (n < least || n > kLargestSize)
-      throw std::invalid_argument(
-          fmt::format("params: '{}' must lie within {} and 2^40, found {}", key, least, n));
-    return n;
-  }
-
-  std::string_view op_;
-  Json json_;
-};
-
+/// What a `dtype` stands for.
 struct Precision {
-  ElementType storage = ElementType::kNone;
-  ElementType compute = ElementType::kNone;  ///< Of products.
+  ElementType storage = E::kNone;  ///< Of activations, and of all there is elsewhere.
+  ElementType weight = E::kNone;   ///< Of the second operand of products.
+  ElementType compute = E::kNone;  ///< Of products.
+  ElementType output = E::kNone;   ///< Of products.
+  ElementType scale = E::kNone;    ///< Of the scales of weights; kNone: there are none.
+  int32_t scale_block = 0;         ///< Elements along k that share a scale …
+  bool square_blocks = false;      ///< … and as many along n.
+  bool activation_scales = false;  ///< A row of activations has a scale a block, too.
 };
 
-Precision precision(std::string_view dtype) {
-  if (dtype == "tf32") return {ElementType::kF32, ElementType::kTF32};
-  const auto type = element_type_from_user(dtype);
-  if (!type || *type == ElementType::kNone || *type == ElementType::kString)
-    throw std::invalid_argument(fmt::format(
-        "dtype: '{}' is not known; there is fp32, tf32, fp16, bf16, fp8, int8, fp4, …", dtype));
-  return {*type, *type};
+/// Products of narrow types give bf16, those of int8 int32.
+ElementType product_type(ElementType storage) {
+  if (storage == E::kS8) return E::kS32;
+  return bit_width(storage) < 16 ? E::kBF16 : storage;
 }
 
-/// Builds the operator as a workload of one operation, so that its cost is
-/// worked out where every other operation's is.
+Precision plain(ElementType storage, ElementType compute) {
+  return {storage, storage, compute, product_type(storage), E::kNone, 0, false, false};
+}
+
+Precision precision(std::string_view dtype) {
+  // The usual ones first: looking through all spellings takes longer than the rest of a row.
+  if (dtype == "bf16") return plain(E::kBF16, E::kBF16);
+  if (dtype == "fp16") return plain(E::kF16, E::kF16);
+  if (dtype == "fp32") return plain(E::kF32, E::kF32);
+  if (dtype == "tf32") return plain(E::kF32, E::kTF32);
+  if (dtype == "fp8") return plain(E::kF8E4M3FN, E::kF8E4M3FN);
+  if (dtype == "int8") return plain(E::kS8, E::kS8);
+  if (dtype == "fp4") return plain(E::kF4E2M1FN, E::kF4E2M1FN);
+  if (dtype == "int4_weight")
+    return {E::kBF16, E::kS4, E::kBF16, E::kBF16, E::kBF16, 128, false, false};
+  if (dtype == "fp8_block")
+    return {E::kF8E4M3FN, E::kF8E4M3FN, E::kF8E4M3FN, E::kBF16, E::kF32, 128, true, true};
+  const auto type = element_type_from_user(dtype);
+  if (!type || *type == E::kNone || *type == E::kString)
+    throw std::invalid_argument(
+        fmt::format("dtype: '{}' is not known; there is fp32, tf32, fp16, bf16, fp8, fp8_block, "
+                    "int8, int4_weight, fp4, …",
+                    dtype));
+  return plain(*type, *type);
+}
+
+TensorSize tensor(ElementType element, std::span<const int64_t> dims) {
+  constexpr int64_t kMostElements = int64_t{1} << 48;
+  int64_t elements = 1;
+  for (int64_t d : dims)
+    if (__builtin_mul_overflow(elements, d, &elements) || elements > kMostElements)
+      throw std::invalid_argument("a tensor of more than 2^48 elements");
+  return {element, elements, (elements * bit_width(element) + 7) / 8};
+}
+TensorSize tensor(ElementType element, std::initializer_list<int64_t> dims) {
+  return tensor(element, std::span(dims.begin(), dims.size()));
+}
+
+int64_t parts(int64_t whole, int64_t size) { return (whole + size - 1) / size; }
+double elements(const TensorSize& t) { return static_cast<double>(t.elements); }
+double bytes(const TensorSize& t) { return static_cast<double>(t.bytes); }
+
+/// A row of the table and the kernel it becomes.
 class OperatorBuilder {
  public:
-  OperatorBuilder(std::string_view dtype, const Parameters& params)
-      : b_("operator", "operator"), type_(precision(dtype)), p_(params) {
-    b_.begin_function(b_.declare_function("main"));
+  OperatorBuilder(std::string_view op, std::string_view dtype, const OperatorParameters& params)
+      : op_(op), dtype_(dtype), type_(precision(dtype)), p_(params) {}
+
+  const Kernel& kernel() const { return kernel_; }
+
+  /// x[m,k]·w[n,k]ᵀ, or [b,m,k]·[b,k,n].
+  void gemm(bool batched) {
+    if (batched) refuse_scales();
+    ProductShape shape;
+    shape.m = p_.size(P::k_m);
+    shape.n = p_.size(P::k_n);
+    shape.k = p_.size(P::k_k);
+    shape.batch = batched ? p_.size(P::k_b) : 1;
+    shape.weight = type_.weight;
+    shape.scale_block = type_.scale_block;
+    const TensorSize x = tensor(type_.storage, {shape.batch, shape.m, shape.k});
+    const TensorSize w = tensor(type_.weight, {shape.batch, shape.n, shape.k});
+    const TensorSize y = tensor(type_.output, {shape.batch, shape.m, shape.n});
+    begin(type_.scale == E::kNone ? Opcode::k_dot_general : Opcode::k_scaled_dot);
+    describe_product(kernel_, shape, x, w);
+    add_tensor(kernel_, y, kBatchLoop | kRowLoop | kColumnLoop, true);
+    add_products(kernel_.cost, elements(y) * static_cast<double>(shape.k), type_.compute);
+    read(x);
+    read(w);
+    read_scales(shape);
+    write(y);
   }
 
-  Kernel finish(OpId op) {
-    const ValueId result = b_.result(op);
-    b_.emit_return({{result}});
-    b_.end_function();
-    const Workload w = b_.finish();
-    return kernel_of(w, op);
+  void grouped_gemm() {
+    ProductShape shape;
+    shape.groups = p_.size(P::k_experts);
+    shape.m = p_.size(P::k_tokens);
+    shape.n = p_.size(P::k_n);
+    shape.k = p_.size(P::k_k);
+    shape.skew = skew();
+    shape.weight = type_.weight;
+    shape.scale_block = type_.scale_block;
+    begin(Opcode::k_grouped_dot);
+    const GroupedTensors t = grouped_tensors(shape);
+    describe_product(kernel_, shape, t.x, t.w);
+    add_tensor(kernel_, t.y, kBatchLoop | kRowLoop | kColumnLoop, true);
+    add_grouped_cost(shape, t);
   }
 
-  OpId gemm(bool batched) {
-    const int64_t m = p_.size("m"), n = p_.size("n"), k = p_.size("k");
-    const int64_t batch = batched ? p_.size("b") : 1;
-    // gemm is x[m,k]·w[n,k]ᵀ, bmm [b,m,k]·[b,k,n].
-    const ValueId x = batched ? argument({batch, m, k}) : argument({m, k});
-    const ValueId w = batched ? argument({batch, k, n}) : argument({n, k});
-    b_.begin_op(Opcode::k_dot_general, {{x, w}}, 1);
-    if (batched) {
-      b_.set_ints(Attr::kLhsBatching, {0});
-      b_.set_ints(Attr::kRhsBatching, {0});
-    }
-    b_.set_ints(Attr::kLhsContracting, {batched ? 2 : 1});
-    b_.set_ints(Attr::kRhsContracting, {1});
-    b_.set_int(Attr::kComputeType, static_cast<int64_t>(type_.compute));
-    b_.set_result_type(0, batched ? b_.tensor_type(output_type(), {batch, m, n})
-                                  : b_.tensor_type(output_type(), {m, n}));
-    return b_.end_op();
+  /// Gate and up projection, then down, of the experts of one rank.
+  void moe() {
+    const int64_t hidden = p_.size(P::k_hidden), experts = p_.size(P::k_experts);
+    const int64_t tp = std::max<int64_t>(1, p_.size(P::k_tp, 1)),
+                  ep = std::max<int64_t>(1, p_.size(P::k_ep, 1));
+    const int64_t inter = parts(p_.size(P::k_inter), tp);
+    const double rows = static_cast<double>(p_.size(P::k_tokens)) *
+                        static_cast<double>(p_.size(P::k_topk)) / static_cast<double>(ep);
+    if (rows > 0x1p48) throw std::invalid_argument("a tensor of more than 2^48 elements");
+    ProductShape up;
+    up.groups = parts(experts, ep);
+    up.m = std::max<int64_t>(1, std::llround(rows));
+    up.n = 2 * inter;
+    up.k = hidden;
+    up.skew = skew();
+    up.weight = type_.weight;
+    up.scale_block = type_.scale_block;
+    ProductShape down = up;
+    down.n = hidden;
+    down.k = inter;
+    ProductShape both = up;
+    both.n = 3 * inter;
+    begin(Opcode::k_grouped_dot);
+    const GroupedTensors first = grouped_tensors(up), second = grouped_tensors(down);
+    const TensorSize weights = tensor(type_.weight, {up.groups, both.n, hidden});
+    describe_product(kernel_, both, first.x, weights);
+    add_tensor(kernel_, second.y, kBatchLoop | kRowLoop | kDepthLoop, true);
+    add_grouped_cost(up, first);
+    add_grouped_cost(down, second);
   }
 
-  OpId convolution() {
-    const int64_t n = p_.size("n"), c = p_.size("c"), h = p_.size("h"), w = p_.size("w"),
-                  k = p_.size("k");
-    const int64_t r = p_.size("r"), s = p_.size("s", r),
-                  stride = std::max<int64_t>(1, p_.size("stride", 1));
-    const int64_t pad = p_.size("pad", 0), groups = std::max<int64_t>(1, p_.size("groups", 1));
-    const std::string layout = p_.text("layout", "nhwc");
+  void convolution() {
+    refuse_scales();
+    ConvolutionShape shape;
+    shape.batch = p_.size(P::k_n);
+    shape.channels = p_.size(P::k_c);
+    shape.height = p_.size(P::k_h);
+    shape.width = p_.size(P::k_w);
+    shape.features = p_.size(P::k_k);
+    shape.window_height = p_.size(P::k_r);
+    shape.window_width = std::max<int64_t>(1, p_.size(P::k_s, shape.window_height));
+    shape.stride = std::max<int64_t>(1, p_.size(P::k_stride, 1));
+    shape.groups = std::max<int64_t>(1, p_.size(P::k_groups, 1));
+    const int64_t pad = p_.size(P::k_pad, 0);
+    const std::string_view layout = p_.text(P::k_layout, "nhwc");
     if (layout != "nhwc" && layout != "nchw")
       throw std::invalid_argument("params: 'layout' must be nhwc or nchw");
-    if (c % groups != 0 || k % groups != 0)
-      throw std::invalid_argument(
-          fmt::format("params: {} groups do not divide c={} and k={}", groups, c, k));
-    if (h + 2 * pad < r || w + 2 * pad < s)
+    shape.channels_last = layout == "nhwc";
+    if (shape.channels % shape.groups != 0 || shape.features % shape.groups != 0)
+      throw std::invalid_argument(fmt::format("params: {} groups do not divide c={} and k={}",
+                                              shape.groups, shape.channels, shape.features));
+    const int64_t high = shape.height + 2 * pad, wide = shape.width + 2 * pad;
+    if (high < shape.window_height || wide < shape.window_width)
       throw std::invalid_argument("params: the window is larger than the padded image");
-    const int64_t oh = (h + 2 * pad - r) / stride + 1, ow = (w + 2 * pad - s) / stride + 1;
-    const bool last = layout == "nhwc";
-    const ValueId x = last ? argument({n, h, w, c}) : argument({n, c, h, w});
-    const ValueId f = argument({k, c / groups, r, s});
-    b_.begin_op(Opcode::k_convolution, {{x, f}}, 1);
-    b_.set_int(Attr::kInputBatch, 0);
-    b_.set_int(Attr::kInputFeature, last ? 3 : 1);
-    b_.set_ints(Attr::kInputSpatial,
-                last ? std::initializer_list<int64_t>{1, 2} : std::initializer_list<int64_t>{2, 3});
-    b_.set_int(Attr::kKernelOutput, 0);
-    b_.set_int(Attr::kKernelInput, 1);
-    b_.set_ints(Attr::kKernelSpatial, {2, 3});
-    b_.set_int(Attr::kOutputBatch, 0);
-    b_.set_int(Attr::kOutputFeature, last ? 3 : 1);
-    b_.set_ints(Attr::kOutputSpatial,
-                last ? std::initializer_list<int64_t>{1, 2} : std::initializer_list<int64_t>{2, 3});
-    b_.set_ints(Attr::kWindowStrides, {stride, stride});
-    b_.set_ints(Attr::kPaddingLow, {pad, pad});
-    b_.set_ints(Attr::kPaddingHigh, {pad, pad});
-    b_.set_int(Attr::kFeatureGroups, groups);
-    b_.set_int(Attr::kComputeType, static_cast<int64_t>(type_.compute));
-    b_.set_result_type(0, last ? b_.tensor_type(output_type(), {n, oh, ow, k})
-                               : b_.tensor_type(output_type(), {n, k, oh, ow}));
-    return b_.end_op();
+    shape.out_height = (high - shape.window_height) / shape.stride + 1;
+    shape.out_width = (wide - shape.window_width) / shape.stride + 1;
+    const int64_t depth = shape.channels / shape.groups;
+    const TensorSize x =
+        tensor(type_.storage, {shape.batch, shape.height, shape.width, shape.channels});
+    const TensorSize f =
+        tensor(type_.storage, {shape.features, depth, shape.window_height, shape.window_width});
+    const TensorSize y =
+        tensor(type_.output, {shape.batch, shape.out_height, shape.out_width, shape.features});
+    begin(Opcode::k_convolution);
+    const int64_t products = depth * shape.window_height * shape.window_width;
+    describe_product(kernel_, shape.groups, y.elements / shape.features,
+                     shape.features / shape.groups, products, x, f);
+    add_tensor(kernel_, y, kBatchLoop | kRowLoop | kColumnLoop, true);
+    kernel_.shape = shape;
+    add_products(kernel_.cost, elements(y) * static_cast<double>(products), type_.compute);
+    read(x);
+    read(f);
+    write(y);
   }
 
-  OpId attention() {
-    const int64_t batch = p_.size("b"), heads = p_.size("h"), s = p_.size("s"), d = p_.size("d");
-    const int64_t t = p_.size("t", s), kv = std::max<int64_t>(1, p_.size("kv", heads));
-    const int64_t dv = std::max<int64_t>(1, p_.size("dv", d));
-    if (heads % kv != 0)
-      throw std::invalid_argument(
-          fmt::format("params: {} heads are not a multiple of {} kv heads", heads, kv));
-    b_.begin_op(Opcode::k_attention,
-                {{argument({batch, heads, s, d}), argument({batch, kv, t, d}),
-                  argument({batch, kv, t, dv})}},
-                1);
-    b_.set_int(Attr::kCausal, p_.flag("causal") ? 1 : 0);
-    b_.set_int(Attr::kWindow, p_.size("window", 0));
-    b_.set_result_type(0, b_.tensor_type(output_type(), {batch, heads, s, dv}));
-    return b_.end_op();
+  void attention() {
+    refuse_scales();
+    AttentionShape shape;
+    shape.batch = p_.size(P::k_b);
+    shape.heads = p_.size(P::k_h);
+    shape.queries = p_.size(P::k_s);
+    shape.head = p_.size(P::k_d);
+    shape.keys = std::max<int64_t>(1, p_.size(P::k_t, shape.queries));
+    shape.kv_heads = std::max<int64_t>(1, p_.size(P::k_kv, shape.heads));
+    shape.value_head = std::max<int64_t>(1, p_.size(P::k_dv, shape.head));
+    shape.window = p_.size(P::k_window, 0);
+    shape.causal = p_.flag(P::k_causal);
+    shape.paged = p_.flag(P::k_paged);
+    shape.kv = p_.has(P::k_kv_dtype) ? stored_type(p_.text(P::k_kv_dtype, "")) : type_.storage;
+    if (shape.heads % shape.kv_heads != 0)
+      throw std::invalid_argument(fmt::format("params: {} heads are not a multiple of {} kv heads",
+                                              shape.heads, shape.kv_heads));
+    const TensorSize q =
+        tensor(type_.storage, {shape.batch, shape.heads, shape.queries, shape.head});
+    const TensorSize k = tensor(shape.kv, {shape.batch, shape.kv_heads, shape.keys, shape.head});
+    const TensorSize v =
+        tensor(shape.kv, {shape.batch, shape.kv_heads, shape.keys, shape.value_head});
+    const TensorSize y =
+        tensor(type_.output, {shape.batch, shape.heads, shape.queries, shape.value_head});
+    begin(Opcode::k_attention);
+    describe_attention(kernel_, shape);
+    add_tensor(kernel_, q, 1 | 2 | 8, false);
+    add_tensor(kernel_, k, 1 | 4 | 8, false);
+    add_tensor(kernel_, v, 1 | 4 | 8, false);
+    add_tensor(kernel_, y, 1 | 2 | 8, true);
+    const AttentionMask mask =
+        attention_mask(static_cast<double>(shape.queries), static_cast<double>(shape.keys),
+                       shape.causal, static_cast<double>(shape.window));
+    // Keys and values that no query sees are not read.
+    kernel_.cost.bytes_read -= mask.unseen * bytes(k);
+    kernel_.cost.bytes_read -= mask.unseen * bytes(v);
+    add_attention(kernel_.cost, static_cast<double>(shape.batch) * static_cast<double>(shape.heads),
+                  mask.pairs,
+                  static_cast<double>(shape.head) + static_cast<double>(shape.value_head),
+                  type_.compute);
+    read(q);
+    read(k);
+    read(v);
+    write(y);
   }
 
-  OpId elementwise(Opcode code, int inputs) {
-    const TypeId t = b_.tensor_type(type_.storage, p_.shape());
-    std::vector<ValueId> operands;
-    operands.reserve(static_cast<size_t>(inputs));
-    for (int i = 0; i < inputs; ++i) operands.push_back(b_.add_argument(t, {}));
-    return simple(code, operands, t);
+  void elementwise(Opcode code, int inputs) {
+    refuse_scales();
+    const auto dims = p_.shape();
+    const TensorSize x = tensor(type_.storage, dims);
+    begin(code);
+    add_dimension_loops(kernel_, dims);
+    for (int i = 0; i < inputs; ++i) read_whole(x);
+    write_whole(x);
+    kernel_.cost.vector_type = x.element;
+    add_work(kernel_.cost, elements(x), elementwise_work(code, x.element));
+  }
+
+  void copy() {
+    refuse_scales();
+    const auto dims = p_.shape();
+    const TensorSize x = tensor(type_.storage, dims);
+    begin(Opcode::k_copy);
+    add_dimension_loops(kernel_, dims);
+    read_whole(x);
+    write_whole(x);
+    kernel_.shape = MoveShape{x.elements, x.elements, x.elements};
   }
 
   /// Over the last axis, with weights of its length where `weights` says so.
-  OpId over_last_axis(Opcode code, int weights) {
-    const std::vector<int64_t> shape = p_.shape();
-    const TypeId t = b_.tensor_type(type_.storage, shape);
-    std::vector<ValueId> operands = {b_.add_argument(t, {})};
-    for (int i = 0; i < weights; ++i) operands.push_back(argument({shape.back()}));
-    b_.begin_op(code, operands, 1);
-    b_.set_ints(Attr::kDimensions, {static_cast<int64_t>(shape.size()) - 1});
-    b_.set_result_type(0, t);
-    return b_.end_op();
+  void over_last_axis(Opcode code, int weights) {
+    refuse_scales();
+    const auto dims = p_.shape();
+    const TensorSize x = tensor(type_.storage, dims);
+    const TensorSize weight = tensor(type_.storage, {dims.back()});
+    begin_rows(code, dims, static_cast<int64_t>(dims.size()) - 1);
+    read_whole(x);
+    for (int i = 0; i < weights; ++i) read_whole(weight);
+    write_whole(x);
+    kernel_.cost.vector_type = x.element;
+    add_work(kernel_.cost, elements(x), row_work(code, 0));
   }
 
-  OpId reduce(bool first_axis) {
-    std::vector<int64_t> shape = p_.shape();
-    const TypeId t = b_.tensor_type(type_.storage, shape);
-    const int64_t axis = first_axis ? 0 : static_cast<int64_t>(shape.size()) - 1;
-    shape.erase(shape.begin() + static_cast<ptrdiff_t>(axis));
-    const ValueId x = b_.add_argument(t, {});
-    b_.begin_op(Opcode::k_reduce, {{x}}, 1);
-    b_.set_ints(Attr::kDimensions, {axis});
-    b_.set_result_type(0, b_.tensor_type(type_.storage, shape));
-    return b_.end_op();
+  void reduce(int64_t otherwise) {
+    refuse_scales();
+    const auto dims = p_.shape();
+    const int64_t axis = p_.axis(dims.size(), otherwise);
+    const TensorSize x = tensor(type_.storage, dims);
+    const TensorSize y = tensor(type_.storage, {x.elements / dims[static_cast<size_t>(axis)]});
+    begin_rows(Opcode::k_reduce, dims, axis);
+    read_whole(x);
+    write_whole(y);
+    kernel_.cost.vector_type = x.element;
+    add_work(kernel_.cost, std::max(0.0, elements(x) - elements(y)), {1, 0});
   }
 
   /// The two last axes swapped.
-  OpId transpose() {
-    std::vector<int64_t> shape = p_.shape();
-    if (shape.size() < 2) throw std::invalid_argument("params: transpose needs two axes or more");
-    const ValueId x = b_.add_argument(b_.tensor_type(type_.storage, shape), {});
-    std::vector<int64_t> order;
-    for (size_t i = 0; i < shape.size(); ++i) order.push_back(static_cast<int64_t>(i));
-    std::swap(order[order.size() - 1], order[order.size() - 2]);
-    std::swap(shape[shape.size() - 1], shape[shape.size() - 2]);
-    b_.begin_op(Opcode::k_transpose, {{x}}, 1);
-    b_.set_ints(Attr::kDimensions, order);
-    b_.set_result_type(0, b_.tensor_type(type_.storage, shape));
-    return b_.end_op();
+  void transpose() {
+    const auto dims = p_.shape();
+    if (dims.size() < 2) throw std::invalid_argument("params: transpose needs two axes or more");
+    std::array<int64_t, OperatorParameters::kLongestList> order{};
+    for (size_t i = 0; i < dims.size(); ++i) order[i] = static_cast<int64_t>(i);
+    std::swap(order[dims.size() - 1], order[dims.size() - 2]);
+    move(dims, std::span(order).first(dims.size()));
+  }
+  void permute() {
+    const auto dims = p_.shape();
+    move(dims, p_.order(dims.size()));
   }
 
-  OpId top_k() {
-    std::vector<int64_t> shape = p_.shape();
-    const ValueId x = b_.add_argument(b_.tensor_type(type_.storage, shape), {});
-    const int64_t k = std::max<int64_t>(1, p_.size("k", 8));
-    const int64_t axis = static_cast<int64_t>(shape.size()) - 1;
-    shape.back() = std::min(k, shape.back());
-    b_.begin_op(Opcode::k_top_k, {{x}}, 2);
-    b_.set_int(Attr::kK, k);
-    b_.set_ints(Attr::kDimensions, {axis});
-    b_.set_result_type(0, b_.tensor_type(type_.storage, shape));
-    b_.set_result_type(1, b_.tensor_type(ElementType::kS64, shape));
-    return b_.end_op();
+  void top_k() {
+    refuse_scales();
+    const auto dims = p_.shape();
+    const int64_t k = std::max<int64_t>(1, p_.size(P::k_k, 8));
+    const TensorSize x = tensor(type_.storage, dims);
+    const int64_t kept = x.elements / dims.back() * std::min(k, dims.back());
+    begin_rows(Opcode::k_top_k, dims, static_cast<int64_t>(dims.size()) - 1);
+    read_whole(x);
+    write_whole(tensor(type_.storage, {kept}));
+    write_whole(tensor(E::kS64, {kept}));
+    kernel_.cost.vector_type = x.element;
+    add_work(kernel_.cost, elements(x), row_work(Opcode::k_top_k, static_cast<double>(k)));
   }
 
-  OpId sort() {
-    const std::vector<int64_t> shape = p_.shape();
-    const TypeId t = b_.tensor_type(type_.storage, shape);
-    const ValueId x = b_.add_argument(t, {});
-    b_.begin_op(Opcode::k_sort, {{x}}, 2);
-    b_.set_ints(Attr::kDimensions, {static_cast<int64_t>(shape.size()) - 1});
-    b_.set_result_type(0, t);
-    b_.set_result_type(1, b_.tensor_type(ElementType::kS64, shape));
-    return b_.end_op();
+  void sort() {
+    refuse_scales();
+    const auto dims = p_.shape();
+    const TensorSize x = tensor(type_.storage, dims);
+    begin_rows(Opcode::k_sort, dims, static_cast<int64_t>(dims.size()) - 1);
+    read_whole(x);
+    write_whole(x);
+    write_whole(tensor(E::kS64, dims));
+    kernel_.cost.vector_type = x.element;
+    const PerElement comparisons = row_work(Opcode::k_sort, static_cast<double>(dims.back()));
+    add_work(kernel_.cost, elements(x) * comparisons.vector, {1, 0});
   }
 
-  /// `shape` has the row width last; the sizes before it count the look-ups.
-  OpId embedding() {
-    std::vector<int64_t> shape = p_.shape();
-    const ValueId table = argument({p_.size("vocab"), shape.back()});
-    const TypeId result = b_.tensor_type(type_.storage, shape);
-    shape.pop_back();
-    const ValueId ids = b_.add_argument(b_.tensor_type(ElementType::kS64, shape), {});
-    return simple(Opcode::k_gather, {table, ids}, result);
+  /// `shape` has the row width last; the sizes before it count the rows looked up.
+  void look_up(Parameter table_rows) {
+    const Lookup l = lookup(table_rows, false);
+    begin_lookup(Opcode::k_gather, l);
+    add_tensor(kernel_, l.table, all_loops(), false);
+    add_tensor(kernel_, l.ids, all_loops(), false);
+    add_tensor(kernel_, l.rows, all_loops(), true);
+    read(l.ids);
+    read(l.rows);
+    write(l.rows);
+  }
+  void index_add() {
+    const Lookup l = lookup(P::k_rows, true);
+    begin_lookup(Opcode::k_scatter, l);
+    add_tensor(kernel_, l.table, all_loops(), false);
+    add_tensor(kernel_, l.ids, all_loops(), false);
+    add_tensor(kernel_, l.rows, all_loops(), false);
+    add_tensor(kernel_, l.table, all_loops(), true);
+    read(l.ids);
+    kernel_.cost.bytes_read += 2 * bytes(l.rows);  // the rows, and what they are added to
+    write(l.rows);
+    kernel_.cost.vector_type = l.rows.element;
+    add_work(kernel_.cost, elements(l.rows), {1, 0});
   }
 
  private:
-  ValueId argument(std::initializer_list<int64_t> dims) {
-    return b_.add_argument(b_.tensor_type(type_.storage, dims), {});
+  struct GroupedTensors {
+    TensorSize x, w, y;
+  };
+  struct Lookup {
+    std::span<const int64_t> dims;
+    LookupShape shape;
+    TensorSize table, ids, rows;
+  };
+
+  void begin(Opcode code) {
+    kernel_.code = code;
+    kernel_.family = family_of(code);
   }
-  OpId simple(Opcode code, const std::vector<ValueId>& operands, TypeId result) {
-    b_.begin_op(code, operands, 1);
-    b_.set_result_type(0, result);
-    return b_.end_op();
+  void begin_rows(Opcode code, std::span<const int64_t> dims, int64_t axis) {
+    begin(code);
+    add_dimension_loops(kernel_, dims);
+    mark_reduced(kernel_, dims.size(), {&axis, 1});
+    kernel_.shape = row_shape(dims, {&axis, 1});
   }
-  /// Products of narrow types give bf16, those of int8 int32.
-  ElementType output_type() const {
-    if (type_.storage == ElementType::kS8) return ElementType::kS32;
-    return bit_width(type_.storage) < 16 ? ElementType::kBF16 : type_.storage;
+  void begin_lookup(Opcode code, const Lookup& l) {
+    begin(code);
+    const std::array<int64_t, 2> table = {l.shape.table_rows, l.shape.width};
+    // Loops are those of the largest tensor, the first of equals.
+    if (l.table.elements >= l.rows.elements)
+      add_dimension_loops(kernel_, table);
+    else
+      add_dimension_loops(kernel_, l.dims);
+    kernel_.shape = l.shape;
+  }
+  Lookup lookup(Parameter table_rows, bool accumulate) const {
+    refuse_scales();
+    Lookup l;
+    l.dims = p_.shape();
+    l.shape.width = l.dims.back();
+    l.shape.table_rows = p_.size(table_rows);
+    l.shape.accumulate = accumulate;
+    l.table = tensor(type_.storage, {l.shape.table_rows, l.shape.width});
+    l.rows = tensor(type_.storage, l.dims);
+    l.shape.count = l.rows.elements / l.shape.width;
+    l.ids = tensor(E::kS64, {l.shape.count});
+    return l;
+  }
+  void move(std::span<const int64_t> dims, std::span<const int64_t> order) {
+    refuse_scales();
+    const TensorSize x = tensor(type_.storage, dims);
+    begin(Opcode::k_transpose);
+    add_dimension_loops(kernel_, dims);
+    add_tensor(kernel_, x, all_loops(), false);
+    add_tensor(kernel_, x, all_loops(), true);
+    std::array<int64_t, OperatorParameters::kLongestList> row_major{};
+    for (size_t i = 0; i < dims.size(); ++i) row_major[i] = static_cast<int64_t>(i);
+    kernel_.shape = move_shape(dims, std::span(row_major).first(dims.size()), order);
+    if (moves_unit_dimensions_only(dims, order)) return;
+    read(x);
+    write(x);
+  }
+  GroupedTensors grouped_tensors(const ProductShape& s) const {
+    return {tensor(type_.storage, {s.m, s.k}), tensor(type_.weight, {s.groups, s.k, s.n}),
+            tensor(type_.output, {s.m, s.n})};
+  }
+  void add_grouped_cost(const ProductShape& s, const GroupedTensors& t) {
+    add_products(kernel_.cost, elements(t.y) * static_cast<double>(s.k), type_.compute);
+    read(t.x);
+    kernel_.cost.bytes_read +=
+        active_share(static_cast<double>(s.groups), static_cast<double>(s.m)) * bytes(t.w);
+    read_scales(s);
+    write(t.y);
+  }
+  void read_scales(const ProductShape& s) {
+    if (type_.scale == E::kNone) return;
+    const int64_t blocks = parts(s.k, type_.scale_block);
+    const int64_t across = type_.square_blocks ? parts(s.n, type_.scale_block) : s.n;
+    read(tensor(type_.scale, {s.groups, across, blocks}));
+    if (type_.activation_scales) read(tensor(type_.scale, {s.m, blocks}));
+  }
+  void refuse_scales() const {
+    if (type_.scale != E::kNone)
+      throw std::invalid_argument(
+          fmt::format("dtype: {} takes no '{}', gemm, grouped_gemm and moe do", op_, dtype_));
+  }
+  static ElementType stored_type(std::string_view dtype) {
+    const auto type = element_type_from_user(dtype);
+    if (!type || *type == E::kNone || *type == E::kString)
+      throw std::invalid_argument(fmt::format("params: 'kv_dtype' '{}' is not known", dtype));
+    return *type;
+  }
+  float skew() const {
+    constexpr double kMostSkew = 8;  // then one group has all but half a percent
+    return static_cast<float>(p_.real(P::k_skew, 0, kMostSkew));
+  }
+  unsigned all_loops() const { return (1u << kernel_.loop_count) - 1; }
+  void read(const TensorSize& t) { kernel_.cost.bytes_read += bytes(t); }
+  void write(const TensorSize& t) { kernel_.cost.bytes_written += bytes(t); }
+  void read_whole(const TensorSize& t) {
+    add_tensor(kernel_, t, all_loops(), false);
+    read(t);
+  }
+  void write_whole(const TensorSize& t) {
+    add_tensor(kernel_, t, all_loops(), true);
+    write(t);
   }
 
-  WorkloadBuilder b_;
+  std::string_view op_, dtype_;
   Precision type_;
-  const Parameters& p_;
+  const OperatorParameters& p_;
+  Kernel kernel_;
 };
+
+using Builder = OperatorBuilder;
 
 struct Operator {
-  OperatorDescription description;
-  OpId (*build)(OperatorBuilder&);
+  std::string_view name;
+  std::string_view params;  ///< In words.
+  ParameterSet known = 0;
+  void (*build)(OperatorBuilder&) = nullptr;
 };
 
-const std::vector<Operator>& operators() {
-  static const std::vector<Operator> kOperators = {
-      {{"gemm", "m, n, k: x[m,k]·w[n,k]ᵀ"}, [](OperatorBuilder& b) { return b.gemm(false); }},
-      {{"bmm", "b, m, n, k: [b,m,k]·[b,k,n]"}, [](OperatorBuilder& b) { return b.gemm(true); }},
-      {{"conv2d", "n, c, h, w, k, r, s, stride, pad, groups, layout"},
-       [](OperatorBuilder& b) { return b.convolution(); }},
-      {{"sdpa", "b, h, kv, s, t, d, dv, causal, window"},
-       [](OperatorBuilder& b) { return b.attention(); }},
-      {{"add", "shape"}, [](OperatorBuilder& b) { return b.elementwise(Opcode::k_add, 2); }},
-      {{"mul", "shape"}, [](OperatorBuilder& b) { return b.elementwise(Opcode::k_multiply, 2); }},
-      {{"relu", "shape"}, [](OperatorBuilder& b) { return b.elementwise(Opcode::k_relu, 1); }},
-      {{"gelu", "shape"}, [](OperatorBuilder& b) { return b.elementwise(Opcode::k_gelu, 1); }},
-      {{"silu", "shape"}, [](OperatorBuilder& b) { return b.elementwise(Opcode::k_silu, 1); }},
-      {{"tanh", "shape"}, [](OperatorBuilder& b) { return b.elementwise(Opcode::k_tanh, 1); }},
-      {{"exp", "shape"},
-       [](OperatorBuilder& b) { return b.elementwise(Opcode::k_exponential, 1); }},
-      {{"copy", "shape"}, [](OperatorBuilder& b) { return b.elementwise(Opcode::k_copy, 1); }},
-      {{"softmax", "shape"},
-       [](OperatorBuilder& b) { return b.over_last_axis(Opcode::k_softmax, 0); }},
-      {{"layernorm", "shape"},
-       [](OperatorBuilder& b) { return b.over_last_axis(Opcode::k_layer_norm, 2); }},
-      {{"rmsnorm", "shape"},
-       [](OperatorBuilder& b) { return b.over_last_axis(Opcode::k_rms_norm, 1); }},
-      {{"cumsum", "shape"},
-       [](OperatorBuilder& b) { return b.over_last_axis(Opcode::k_cumsum, 0); }},
-      {{"reduce_sum", "shape; over the last axis"},
-       [](OperatorBuilder& b) { return b.reduce(false); }},
-      {{"reduce_sum_axis0", "shape; over the first axis"},
-       [](OperatorBuilder& b) { return b.reduce(true); }},
-      {{"transpose", "shape; the two last axes swapped"},
-       [](OperatorBuilder& b) { return b.transpose(); }},
-      {{"topk", "shape, k (8)"}, [](OperatorBuilder& b) { return b.top_k(); }},
-      {{"sort", "shape; along the last axis"}, [](OperatorBuilder& b) { return b.sort(); }},
-      {{"embedding", "vocab, shape with the row width last"},
-       [](OperatorBuilder& b) { return b.embedding(); }},
-  };
-  return kOperators;
+constexpr ParameterSet kShape = parameter_set({P::k_shape});
+constexpr ParameterSet kShapeAndAxis = parameter_set({P::k_shape, P::k_axis});
+
+constexpr std::array kOperators = {
+    Operator{"gemm", "m, n, k: x[m,k]·w[n,k]ᵀ", parameter_set({P::k_m, P::k_n, P::k_k}),
+             [](Builder& b) { b.gemm(false); }},
+    Operator{"bmm", "b, m, n, k: [b,m,k]·[b,k,n]", parameter_set({P::k_b, P::k_m, P::k_n, P::k_k}),
+             [](Builder& b) { b.gemm(true); }},
+    Operator{"grouped_gemm",
+             "experts, tokens, n, k, skew (0): rows of expert i fall as (i+1)^-skew",
+             parameter_set({P::k_experts, P::k_tokens, P::k_n, P::k_k, P::k_skew}),
+             [](Builder& b) { b.grouped_gemm(); }},
+    Operator{"moe", "tokens, hidden, inter, topk, experts, tp (1), ep (1), skew (0): on one rank",
+             parameter_set({P::k_tokens, P::k_hidden, P::k_inter, P::k_topk, P::k_experts, P::k_tp,
+                            P::k_ep, P::k_skew}),
+             [](Builder& b) { b.moe(); }},
+    Operator{"conv2d", "n, c, h, w, k, r, s, stride, pad, groups, layout",
+             parameter_set({P::k_n, P::k_c, P::k_h, P::k_w, P::k_k, P::k_r, P::k_s, P::k_stride,
+                            P::k_pad, P::k_groups, P::k_layout}),
+             [](Builder& b) { b.convolution(); }},
+    Operator{"sdpa", "b, h, kv, s, t, d, dv, causal, window, paged, kv_dtype",
+             parameter_set({P::k_b, P::k_h, P::k_kv, P::k_s, P::k_t, P::k_d, P::k_dv, P::k_causal,
+                            P::k_window, P::k_paged, P::k_kv_dtype}),
+             [](Builder& b) { b.attention(); }},
+    Operator{"add", "shape", kShape, [](Builder& b) { b.elementwise(Opcode::k_add, 2); }},
+    Operator{"mul", "shape", kShape, [](Builder& b) { b.elementwise(Opcode::k_multiply, 2); }},
+    Operator{"relu", "shape", kShape, [](Builder& b) { b.elementwise(Opcode::k_relu, 1); }},
+    Operator{"gelu", "shape", kShape, [](Builder& b) { b.elementwise(Opcode::k_gelu, 1); }},
+    Operator{"silu", "shape", kShape, [](Builder& b) { b.elementwise(Opcode::k_silu, 1); }},
+    Operator{"tanh", "shape", kShape, [](Builder& b) { b.elementwise(Opcode::k_tanh, 1); }},
+    Operator{"exp", "shape", kShape, [](Builder& b) { b.elementwise(Opcode::k_exponential, 1); }},
+    Operator{"copy", "shape", kShape, [](Builder& b) { b.copy(); }},
+    Operator{"softmax", "shape", kShape,
+             [](Builder& b) { b.over_last_axis(Opcode::k_softmax, 0); }},
+    Operator{"layernorm", "shape", kShape,
+             [](Builder& b) { b.over_last_axis(Opcode::k_layer_norm, 2); }},
+    Operator{"rmsnorm", "shape", kShape,
+             [](Builder& b) { b.over_last_axis(Opcode::k_rms_norm, 1); }},
+    Operator{"cumsum", "shape", kShape, [](Builder& b) { b.over_last_axis(Opcode::k_cumsum, 0); }},
+    Operator{"reduce_sum", "shape, axis (-1)", kShapeAndAxis, [](Builder& b) { b.reduce(-1); }},
+    Operator{"reduce_max", "shape, axis (-1)", kShapeAndAxis, [](Builder& b) { b.reduce(-1); }},
+    Operator{"reduce_sum_axis0", "shape; over the first axis", kShape,
+             [](Builder& b) { b.reduce(0); }},
+    Operator{"transpose", "shape; the two last axes swapped", kShape,
+             [](Builder& b) { b.transpose(); }},
+    Operator{"permute", "shape, order of its axes", parameter_set({P::k_shape, P::k_order}),
+             [](Builder& b) { b.permute(); }},
+    Operator{"topk", "shape, k (8)", parameter_set({P::k_shape, P::k_k}),
+             [](Builder& b) { b.top_k(); }},
+    Operator{"sort", "shape; along the last axis", kShape, [](Builder& b) { b.sort(); }},
+    Operator{"embedding", "vocab, shape with the row width last",
+             parameter_set({P::k_vocab, P::k_shape}), [](Builder& b) { b.look_up(P::k_vocab); }},
+    Operator{"index_select", "rows of the table, shape [count, width]",
+             parameter_set({P::k_rows, P::k_shape}), [](Builder& b) { b.look_up(P::k_rows); }},
+    Operator{"index_add", "rows of the table, shape [count, width]",
+             parameter_set({P::k_rows, P::k_shape}), [](Builder& b) { b.index_add(); }},
+};
+
+/// Places in kOperators, by name.
+constexpr std::array<uint8_t, kOperators.size()> kByName = [] {
+  std::array<uint8_t, kOperators.size()> order{};
+  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<uint8_t>(i);
+  std::sort(order.begin(), order.end(),
+            [](uint8_t a, uint8_t b) { return kOperators[a].name < kOperators[b].name; });
+  return order;
+}();
+
+const Operator& find_operator(std::string_view name) {
+  const auto* const found =
+      std::lower_bound(kByName.begin(), kByName.end(), name,
+                       [](uint8_t at, std::string_view n) { return kOperators[at].name < n; });
+  if (found != kByName.end() && kOperators[*found].name == name) return kOperators[*found];
+  std::vector<std::string> known;
+  known.reserve(kOperators.size());
+  for (const Operator& o : kOperators) known.emplace_back(o.name);
+  throw std::invalid_argument(
+      fmt::format("op: '{}' is not known{}", name, suggestion(name, known)));
 }
 
 }  // namespace
@@ -333,22 +564,22 @@ const std::vector<Operator>& operators() {
 const std::vector<OperatorDescription>& supported_operators() {
   static const std::vector<OperatorDescription> kDescriptions = [] {
     std::vector<OperatorDescription> all;
-    for (const Operator& o : operators()) all.push_back(o.description);
+    all.reserve(kOperators.size());
+    for (const Operator& o : kOperators)
+      all.push_back({std::string(o.name), std::string(o.params)});
     return all;
   }();
   return kDescriptions;
 }
 
 Kernel operator_kernel(std::string_view op, std::string_view dtype, std::string_view params) {
-  for (const Operator& o : operators()) {
-    if (o.description.op != op) continue;
-    const Parameters parameters(op, params);
-    OperatorBuilder builder(dtype, parameters);
-    return builder.finish(o.build(builder));
-  }
-  std::vector<std::string> known;
-  for (const Operator& o : operators()) known.push_back(o.description.op);
-  throw std::invalid_argument(fmt::format("op: '{}' is not known{}", op, suggestion(op, known)));
+  const Operator& found = find_operator(op);
+  const OperatorParameters parameters(op, found.known, params);
+  OperatorBuilder builder(op, dtype, parameters);
+  found.build(builder);
+  Kernel kernel = builder.kernel();
+  drop_unused_types(kernel.cost);
+  return kernel;
 }
 
 }  // namespace orrery

@@ -65,6 +65,78 @@ TEST(OperatorKernel, Attention) {
   EXPECT_EQ(c.bytes_read, 2.0 * 2 * (8 * 128 * 64 + 2 * 2 * 256 * 64));
 }
 
+TEST(OperatorKernel, NarrowWeights) {
+  const Kernel int4 = operator_kernel("gemm", "int4_weight", R"({"m": 3, "n": 256, "k": 512})");
+  EXPECT_EQ(int4.cost.matrix_type, ElementType::kBF16);
+  // bf16 activations, half a byte a weight, a bf16 scale for each 128 of them.
+  EXPECT_EQ(int4.cost.bytes_read, 2 * 3 * 512 + 256 * 512 / 2 + 2 * 256 * 4);
+  EXPECT_EQ(int4.cost.bytes_written, 2 * 3 * 256);
+  EXPECT_EQ(std::get<ProductShape>(int4.shape),
+            (ProductShape{1, 3, 256, 512, 1, 0, ElementType::kS4, 128}));
+  const Kernel fp8 = operator_kernel("gemm", "fp8_block", R"({"m": 3, "n": 256, "k": 512})");
+  EXPECT_EQ(fp8.cost.matrix_type, ElementType::kF8E4M3FN);
+  // fp32 scales: of weights one for 128×128, of activations one for 1×128.
+  EXPECT_EQ(fp8.cost.bytes_read, 3 * 512 + 256 * 512 + 4 * 2 * 4 + 4 * 3 * 4);
+  EXPECT_EQ(fp8.cost.bytes_written, 2 * 3 * 256);
+  EXPECT_EQ(std::get<ProductShape>(fp8.shape).scale_block, 128);
+}
+
+TEST(OperatorKernel, AMixtureOfExpertsIsTwoGroupedProductsOnARank) {
+  // Of 64 experts 16 on a rank, 100·8/4 = 200 rows to them; 1408/2 columns of each expert.
+  const Kernel moe = operator_kernel("moe", "bf16",
+                                     R"({"tokens": 100, "hidden": 2048, "inter": 1408, "topk": 8,
+                                         "experts": 64, "tp": 2, "ep": 4, "skew": 0.6})");
+  const Cost up = operator_kernel("grouped_gemm", "bf16",
+                                  R"({"experts": 16, "tokens": 200, "n": 1408, "k": 2048})")
+                      .cost;
+  const Cost down = operator_kernel("grouped_gemm", "bf16",
+                                    R"({"experts": 16, "tokens": 200, "n": 2048, "k": 704})")
+                        .cost;
+  EXPECT_EQ(moe.cost.matrix_flops, 2.0 * 200 * 2048 * 3 * 704);
+  EXPECT_EQ(moe.cost.matrix_flops, up.matrix_flops + down.matrix_flops);
+  EXPECT_EQ(moe.cost.bytes_read, up.bytes_read + down.bytes_read);
+  EXPECT_EQ(moe.cost.bytes_written, up.bytes_written + down.bytes_written);
+  EXPECT_EQ(moe.family, KernelFamily::kGemm);
+  EXPECT_EQ(moe.code, Opcode::k_grouped_dot);
+  EXPECT_EQ(std::get<ProductShape>(moe.shape),
+            (ProductShape{1, 200, 3 * 704, 2048, 16, 0.6F, ElementType::kBF16, 0}));
+}
+
+TEST(OperatorKernel, GroupsWithoutRowsAreNotRead) {
+  const Cost c =
+      operator_kernel("grouped_gemm", "bf16", R"({"experts": 64, "tokens": 16, "n": 32, "k": 8})")
+          .cost;
+  EXPECT_EQ(c.bytes_read, 2.0 * (16 * 8 + 16 * 8 * 32));  // 16 of the 64 experts' weights
+}
+
+TEST(OperatorKernel, Shapes) {
+  const auto shape = [](const char* op, const char* params) {
+    return operator_kernel(op, "bf16", params).shape;
+  };
+  EXPECT_EQ(std::get<AttentionShape>(shape("sdpa", R"({"b": 2, "h": 8, "kv": 2, "s": 5, "t": 7,
+                "d": 64, "dv": 32, "causal": true, "window": 3, "paged": true, "kv_dtype": "fp8"})")),
+            (AttentionShape{2, 8, 2, 5, 7, 64, 32, 3, true, true, ElementType::kF8E4M3FN}));
+  EXPECT_EQ(std::get<ConvolutionShape>(shape(
+                "conv2d", R"({"n": 2, "c": 6, "h": 9, "w": 11, "k": 4, "r": 3, "s": 5, "stride": 2,
+                              "pad": 1, "groups": 2, "layout": "nchw"})")),
+            (ConvolutionShape{2, 6, 9, 11, 4, 5, 5, 3, 5, 2, 2, false}));
+  const char* three = R"({"shape": [3, 5, 7]})";
+  EXPECT_EQ(std::get<RowShape>(shape("softmax", three)), (RowShape{15, 7, 1}));
+  EXPECT_EQ(std::get<RowShape>(shape("sort", three)), (RowShape{15, 7, 1}));
+  EXPECT_EQ(std::get<RowShape>(shape("reduce_sum_axis0", three)), (RowShape{35, 3, 35}));
+  EXPECT_EQ(std::get<RowShape>(shape("reduce_max", R"({"shape": [3, 5, 7], "axis": -2})")),
+            (RowShape{21, 5, 7}));
+  EXPECT_EQ(std::get<MoveShape>(shape("transpose", three)), (MoveShape{105, 1, 1}));
+  EXPECT_EQ(std::get<MoveShape>(shape("permute", R"({"shape": [3, 5, 7], "order": [1, 0, 2]})")),
+            (MoveShape{105, 7, 7}));
+  EXPECT_EQ(std::get<MoveShape>(shape("copy", three)), (MoveShape{105, 105, 105}));
+  EXPECT_EQ(std::get<LookupShape>(shape("embedding", R"({"vocab": 99, "shape": [2, 4, 16]})")),
+            (LookupShape{8, 16, 99, false}));
+  EXPECT_EQ(std::get<LookupShape>(shape("index_add", R"({"rows": 99, "shape": [4, 16]})")),
+            (LookupShape{4, 16, 99, true}));
+  EXPECT_TRUE(std::holds_alternative<std::monostate>(shape("add", three)));
+}
+
 TEST(OperatorKernel, TheRestByTheirBytes) {
   struct Case {
     const char* op;
@@ -84,6 +156,7 @@ TEST(OperatorKernel, TheRestByTheirBytes) {
                         {"rmsnorm", 2 * 512 + 64},
                         {"cumsum", 2 * 512},
                         {"reduce_sum", 512 + 32},
+                        {"reduce_max", 512 + 32},
                         {"reduce_sum_axis0", 512 + 64},
                         {"transpose", 2 * 512},
                         {"topk", 512 + 8 * 8 * (4 + 8)},
@@ -93,6 +166,13 @@ TEST(OperatorKernel, TheRestByTheirBytes) {
   EXPECT_EQ(
       operator_kernel("embedding", "fp32", R"({"vocab": 1000, "shape": [8, 16]})").cost.bytes(),
       8 * 8 + 2 * 512);
+  const char* table = R"({"rows": 1000, "shape": [8, 16]})";
+  EXPECT_EQ(operator_kernel("index_select", "fp32", table).cost.bytes(), 8 * 8 + 2 * 512);
+  // What is added to is read and written.
+  EXPECT_EQ(operator_kernel("index_add", "fp32", table).cost.bytes(), 8 * 8 + 3 * 512);
+  EXPECT_EQ(
+      operator_kernel("permute", "fp32", R"({"shape": [8, 16], "order": [1, 0]})").cost.bytes(),
+      2 * 512);
 }
 
 TEST(OperatorKernel, EveryOperatorOfTheMeasuredTableIsTaken) {
@@ -109,7 +189,7 @@ TEST(OperatorKernel, EveryOperatorOfTheMeasuredTableIsTaken) {
 
 TEST(OperatorKernel, Errors) {
   EXPECT_THAT(refusal("gem", "bf16", "{}"),
-              HasSubstr("op: 'gem' is not known; did you mean 'gemm'?"));
+              HasSubstr("op: 'gem' is not known; did you mean 'gemm' or 'grouped_gemm'?"));
   EXPECT_THAT(refusal("gemm", "fp33", R"({"m": 1, "n": 1, "k": 1})"),
               HasSubstr("dtype: 'fp33' is not known"));
   EXPECT_EQ(refusal("gemm", "bf16", R"({"m": 1, "n": 1})"), "params: gemm needs 'k'");
@@ -132,6 +212,10 @@ TEST(OperatorKernel, Errors) {
   EXPECT_THAT(refusal("conv2d", "bf16", R"({"n": 1, "c": 3, "h": 4, "w": 4, "k": 8, "r": 5})"),
               HasSubstr("the window is larger"));
   EXPECT_THAT(refusal("transpose", "bf16", R"({"shape": [4]})"), HasSubstr("two axes or more"));
+  EXPECT_EQ(refusal("conv2d", "int4_weight", "{}"),
+            "dtype: conv2d takes no 'int4_weight', gemm, grouped_gemm and moe do");
+  EXPECT_EQ(refusal("sdpa", "bf16", R"({"b": 1, "h": 1, "s": 4, "d": 4, "kv_dtype": "f9"})"),
+            "params: 'kv_dtype' 'f9' is not known");
 }
 
 TEST(OperatorKernel, DescriptionsNameEveryOperator) {

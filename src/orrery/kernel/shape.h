@@ -17,7 +17,8 @@ struct ProductShape {
   int64_t groups = 1;
   float skew = 0;
   ElementType weight = ElementType::kNone;  ///< Stored type of the second operand.
-  int32_t scale_block = 0;                  ///< Elements that share a scale; 0: whole tensors.
+  int32_t scale_block = 0;                  ///< Elements along k that share a scale; 0: all.
+  bool operator==(const ProductShape&) const = default;
 };
 
 struct ConvolutionShape {
@@ -25,6 +26,7 @@ struct ConvolutionShape {
   int64_t features = 1, out_height = 1, out_width = 1;
   int64_t window_height = 1, window_width = 1, stride = 1, groups = 1;
   bool channels_last = true;
+  bool operator==(const ConvolutionShape&) const = default;
 };
 
 struct AttentionShape {
@@ -34,23 +36,28 @@ struct AttentionShape {
   bool causal = false;
   bool paged = false;
   ElementType kv = ElementType::kNone;  ///< Stored type of keys and values.
+  bool operator==(const AttentionShape&) const = default;
 };
 
 /// `rows` independent runs of `columns` elements; neighbours in a run lie `inner`
 /// elements apart. Norms, softmax, reductions, scans, sorts.
 struct RowShape {
   int64_t rows = 1, columns = 1, inner = 1;
+  bool operator==(const RowShape&) const = default;
 };
 
-/// A reordering of `elements`: contiguous runs as read and as written.
+/// A reordering of `elements`: contiguous runs as read and as written (`move_shape`
+/// in describe.h says which).
 struct MoveShape {
   int64_t elements = 1, read_run = 1, write_run = 1;
+  bool operator==(const MoveShape&) const = default;
 };
 
 /// `count` rows of `width` elements read from (or added into) a table.
 struct LookupShape {
   int64_t count = 1, width = 1, table_rows = 1;
-  bool accumulate = false;
+  bool accumulate = false;  ///< Added into the table; else read from it.
+  bool operator==(const LookupShape&) const = default;
 };
 
 using KernelShape = std::variant<std::monostate, ProductShape, ConvolutionShape, AttentionShape,

@@ -17,6 +17,7 @@ enum class Attr : uint16_t {
   kComputeType,     ///< [int: ElementType] precision a dot algorithm asks for, e.g. TF32
   kPrecision,       ///< [int] the highest of the operands': 0 default, 1 high, 2 highest
   kActiveGroups,    ///< [int] grouped_dot: groups whose weights are read; absent: min(groups, rows)
+  kSkew,            ///< [real] grouped_dot: rows fall to group i as (i+1)^-skew, default 0
 
   // Convolution: which dimension of each tensor is what.
   kInputBatch,
@@ -94,6 +95,7 @@ enum class Attr : uint16_t {
   kLeftSide,   ///< [int] triangular_solve
   kCausal,     ///< [int] attention: 1 when only the lower triangle is computed
   kWindow,     ///< [int] attention: sliding window in tokens, 0 none
+  kPaged,      ///< [int] attention: 1 when keys and values lie in blocks of a table
   kHeads,
   kKeyValueHeads,  ///< [int] attention
   kScores,         ///< [ints] a library's attention call: batch, heads, queries, keys of its scores

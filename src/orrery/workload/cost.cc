@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "orrery/workload/cost_formula.h"
+
 namespace orrery {
 namespace {
 
@@ -10,30 +12,11 @@ namespace {
 /// rotation (two shifts and an or) and an xor make two words (Salmon et al., SC'11).
 constexpr double kOpsPerRandomWord = 20 * 5 / 2.0;
 
-/// Vector operations and special functions an element of the fused forms takes,
-/// counted from their definitions.
-struct PerElement {
-  double vector = 0;
-  double transcendental = 0;
-};
-
-constexpr PerElement kSoftmax{4, 1};             // maximum, subtract, exponential, add, divide
-constexpr PerElement kLayerNorm{8, 0};           // mean 1; variance 3; normalise 2; scale, shift
-constexpr PerElement kRmsNorm{4, 0};             // square, add, normalise, scale
-constexpr PerElement kBatchNormInference{4, 0};  // subtract, multiply, scale, shift
-constexpr PerElement kNormBackward{14, 0};  // two reductions of two products, dx from four terms
-constexpr PerElement kGelu{4, 1};           // x·(1 + erf(x/√2))/2
-constexpr PerElement kSilu{1, 1};           // x·logistic(x)
 constexpr double kForwardOfBackwardAttention =
     2.5;  // five products instead of two (FlashAttention-2, §3.1)
 
 double elements(const Type& type) { return static_cast<double>(type.elements); }
 double bytes(const Type& type) { return static_cast<double>(type.bytes); }
-
-/// Multiplications and additions a complex number takes for each real one.
-double complex_factor(ElementType type, bool product) {
-  return is_complex(type) ? (product ? 4 : 2) : 1;
-}
 
 class Costing {
  public:
@@ -73,9 +56,7 @@ class Costing {
         collective();
         break;
     }
-    if (cost_.matrix_flops == 0) cost_.matrix_type = ElementType::kNone;
-    if (cost_.vector_flops == 0 && cost_.transcendental_flops == 0)
-      cost_.vector_type = ElementType::kNone;
+    drop_unused_types(cost_);
     return cost_;
   }
 
@@ -96,10 +77,7 @@ class Costing {
     for (uint32_t i = 0; i < op_.result_count(); ++i)
       cost_.bytes_written += bytes(op_.result_type(i));
   }
-  void compute(double count, PerElement per_element) {
-    cost_.vector_flops += count * per_element.vector;
-    cost_.transcendental_flops += count * per_element.transcendental;
-  }
+  void compute(double count, PerElement per_element) { add_work(cost_, count, per_element); }
   /// What one execution of the operation's scalar body takes; `otherwise` without one.
   PerElement body(PerElement otherwise) {
     const auto bodies = op_.bodies();
@@ -114,12 +92,13 @@ class Costing {
     }
     return sum;
   }
-  void matrix(double products, ElementType lhs, ElementType rhs) {
-    cost_.matrix_type = bit_width(lhs) >= bit_width(rhs) ? lhs : rhs;
+  ElementType matrix_type(ElementType lhs, ElementType rhs) const {
     const int64_t asked = op_.integer(Attr::kComputeType, -1);
-    if (asked >= 0 && asked < kElementTypeCount)
-      cost_.matrix_type = static_cast<ElementType>(asked);
-    cost_.matrix_flops += 2 * products * complex_factor(cost_.matrix_type, true);
+    return asked >= 0 && asked < kElementTypeCount ? static_cast<ElementType>(asked)
+                                                   : wider_type(lhs, rhs);
+  }
+  void matrix(double products, ElementType lhs, ElementType rhs) {
+    add_products(cost_, products, matrix_type(lhs, rhs));
   }
 
   void elementwise() {
@@ -129,22 +108,8 @@ class Costing {
     // The work is in the type that is computed on: compare's operands, not its booleans.
     if (op_.operand_count() > 0)
       cost_.vector_type = op_.operand_type(op_.operand_count() - 1).element;
-    switch (op_.code()) {
-      case Opcode::k_map:
-        compute(n, body({1, 0}));
-        break;
-      case Opcode::k_gelu:
-        compute(n, kGelu);
-        break;
-      case Opcode::k_silu:
-        compute(n, kSilu);
-        break;
-      default:
-        if (op_class(op_.code()) == OpClass::kVector)
-          compute(n, {complex_factor(result.element, op_.code() == Opcode::k_multiply), 0});
-        else
-          compute(n, {0, complex_factor(result.element, false)});
-    }
+    compute(n, op_.code() == Opcode::k_map ? body({1, 0})
+                                           : elementwise_work(op_.code(), result.element));
     read_operands();
     write_results();
   }
@@ -158,20 +123,12 @@ class Costing {
   }
 
   void move() {
-    if (op_.code() == Opcode::k_transpose && moves_unit_dimensions_only()) return;
+    if (op_.code() == Opcode::k_transpose &&
+        moves_unit_dimensions_only(op_.operand_type(0).dims, op_.integers(Attr::kDimensions)))
+      return;
     if (op_.code() == Opcode::k_dynamic_reshape) return;
     read_operands();
     write_results();
-  }
-  bool moves_unit_dimensions_only() const {
-    const Type& type = op_.operand_type(0);
-    int64_t last = -1;
-    for (int64_t d : op_.integers(Attr::kDimensions)) {
-      if (d < 0 || d >= type.rank() || type.dims[static_cast<size_t>(d)] == 1) continue;
-      if (d < last) return false;
-      last = d;
-    }
-    return true;
   }
 
   void indexed() {
@@ -300,10 +257,9 @@ class Costing {
           x.rank() > 0 ? static_cast<double>(std::max<int64_t>(1, x.dims.back())) : 1;
       matrix(elements(result) * depth, x.element, w.element);
       const double rows = elements(x) / depth;
-      const double active = static_cast<double>(
-          op_.integer(Attr::kActiveGroups, static_cast<int64_t>(std::min(groups, rows))));
+      const auto active = static_cast<double>(op_.integer(Attr::kActiveGroups, -1));
       read_operand(0);
-      read_operand(1, std::clamp(active / groups, 0.0, 1.0));
+      read_operand(1, active_share(groups, rows, active));
       for (uint32_t i = 2; i < op_.operand_count(); ++i) read_operand(i);
     } else {  // the gradient of the weights: rows of x meet rows of dy
       const double columns =
@@ -324,28 +280,15 @@ class Costing {
     const double heads = static_cast<double>(q.dims[0]) * static_cast<double>(q.dims[1]);
     const auto s = static_cast<double>(q.dims[2]);
     const auto t = static_cast<double>(k.dims[2]);
-    double pairs = s * t;
-    const bool causal = op_.integer(Attr::kCausal, 0) != 0;
-    if (causal) pairs = s * (t - s) + s * (s + 1) / 2;
-    const auto window = static_cast<double>(op_.integer(Attr::kWindow, 0));
-    if (window > 0 && window < t) {
-      // Queries late enough see a full window; the first ones (causal, near the
-      // start of the context) see fewer keys.
-      const double first_sees = t - s + 1;
-      const double ramp = causal ? std::clamp(window - first_sees, 0.0, s) : 0;
-      pairs = std::min(pairs, (s - ramp) * window + ramp * (first_sees + window - 1) / 2);
-      // Keys and values that no query sees are not read.
-      const double unseen = std::max(0.0, 1 - (s + window - 1) / t);
-      cost_.bytes_read -= unseen * bytes(k);
-      if (op_.operand(q_at + 1) != op_.operand(q_at + 2)) cost_.bytes_read -= unseen * bytes(v);
-    }
-    pairs = std::max(pairs, 0.0);
+    const AttentionMask mask = attention_mask(s, t, op_.integer(Attr::kCausal, 0) != 0,
+                                              static_cast<double>(op_.integer(Attr::kWindow, 0)));
+    // Keys and values that no query sees are not read.
+    cost_.bytes_read -= mask.unseen * bytes(k);
+    if (op_.operand(q_at + 1) != op_.operand(q_at + 2)) cost_.bytes_read -= mask.unseen * bytes(v);
     // Where values are the first columns of the keys (MLA), the result is narrower than both.
     const Type& values = q_at == 0 && op_.result_type(0).rank() == 4 ? op_.result_type(0) : v;
     const double depth = static_cast<double>(q.dims[3]) + static_cast<double>(values.dims[3]);
-    matrix(factor * heads * pairs * depth, q.element, k.element);
-    cost_.vector_type = ElementType::kF32;  // softmax is carried in single precision
-    compute(factor * heads * pairs, kSoftmax);
+    add_attention(cost_, heads, mask.pairs, depth, matrix_type(q.element, k.element), factor);
   }
 
   /// State-space scan or gated delta rule with a d×dv state a head. Chunked form
@@ -394,35 +337,16 @@ class Costing {
         const double length = at >= 0 && at < input.rank()
                                   ? static_cast<double>(input.dims[static_cast<size_t>(at)])
                                   : 1;
-        compute(n * std::log2(std::max(2.0, length)), body({1, 0}));
+        const double comparisons = row_work(Opcode::k_sort, length).vector;
+        compute(n * comparisons, body({1, 0}));
         break;
       }
       case Opcode::k_top_k:
-        compute(n * (1 + std::log2(
-                             static_cast<double>(std::max<int64_t>(1, op_.integer(Attr::kK, 1))))),
-                {1, 0});
-        break;
-      case Opcode::k_softmax:
-        compute(n, kSoftmax);
-        break;
-      case Opcode::k_layer_norm:
-      case Opcode::k_group_norm:
-      case Opcode::k_batch_norm_training:
-        compute(n, kLayerNorm);
-        break;
-      case Opcode::k_rms_norm:
-        compute(n, kRmsNorm);
-        break;
-      case Opcode::k_batch_norm_inference:
-        compute(n, kBatchNormInference);
-        break;
-      case Opcode::k_batch_norm_grad:
-      case Opcode::k_normalization_backward:
-        compute(n, kNormBackward);
+        compute(n, row_work(Opcode::k_top_k, static_cast<double>(op_.integer(Attr::kK, 1))));
         break;
       default:
-        compute(n, {1, 0});
-        break;  // arg_max, cumsum, unary_einsum: one an input element
+        compute(n, row_work(op_.code(), 0));
+        break;
     }
     read_operands();
     write_results();
@@ -480,7 +404,7 @@ class Costing {
     matrix(factor * std::max(0.0, keys) * (elements(query) + elements(result)), query.element,
            query.element);
     cost_.vector_type = ElementType::kF32;
-    compute(factor * rows * std::max(0.0, keys), kSoftmax);
+    compute(factor * rows * std::max(0.0, keys), row_work(Opcode::k_softmax, 0));
   }
   const Type& first_tensor(const Type& type) const {
     return type.kind == Type::Kind::kTuple && !type.members.empty() ? w_.type(type.members[0])

@@ -22,6 +22,7 @@ struct Cost {
 
   double flops() const { return matrix_flops + vector_flops + transcendental_flops; }
   double bytes() const { return bytes_read + bytes_written; }
+  bool operator==(const Cost&) const = default;
 };
 
 /// The cost of `op` itself. The body of reduce, map, sort and the like is
