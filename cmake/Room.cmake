@@ -53,7 +53,7 @@ function(orrery_room room)
   add_library(orrery_${room} OBJECT ${sources})
   target_link_libraries(orrery_${room}
     PUBLIC orrery_flags fmt::fmt
-    PRIVATE nlohmann_json::nlohmann_json yaml-cpp CLI11::CLI11)
+    PRIVATE nlohmann_json::nlohmann_json yaml-cpp ZLIB::ZLIB CLI11::CLI11)
   set_property(GLOBAL APPEND PROPERTY ORRERY_ROOMS ${room})
 
   if(ORRERY_TESTS AND tests)
@@ -66,7 +66,7 @@ function(orrery_room room)
     target_compile_definitions(${room}_test PRIVATE
       ORRERY_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
     target_link_libraries(${room}_test PRIVATE orrery_flags fmt::fmt
-      nlohmann_json::nlohmann_json yaml-cpp CLI11::CLI11 GTest::gtest GTest::gmock GTest::gtest_main)
+      nlohmann_json::nlohmann_json yaml-cpp ZLIB::ZLIB CLI11::CLI11 GTest::gtest GTest::gmock GTest::gtest_main)
     # A test's own code runs once; optimising it would take longer than running it.
     target_compile_options(${room}_test PRIVATE -O0)
     gtest_discover_tests(${room}_test DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT 300)
@@ -81,7 +81,7 @@ function(orrery_library)
   foreach(room IN LISTS rooms)
     target_sources(orrery PRIVATE $<TARGET_OBJECTS:orrery_${room}>)
   endforeach()
-  target_link_libraries(orrery PUBLIC fmt::fmt PRIVATE orrery_flags yaml-cpp)
+  target_link_libraries(orrery PUBLIC fmt::fmt PRIVATE orrery_flags yaml-cpp ZLIB::ZLIB)
   target_include_directories(orrery INTERFACE
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_compile_features(orrery PUBLIC cxx_std_20)
@@ -96,6 +96,6 @@ function(orrery_command_line)
   foreach(room IN LISTS rooms)
     target_sources(orrery_program PRIVATE $<TARGET_OBJECTS:orrery_${room}>)
   endforeach()
-  target_link_libraries(orrery_program PRIVATE orrery_flags fmt::fmt yaml-cpp CLI11::CLI11)
+  target_link_libraries(orrery_program PRIVATE orrery_flags fmt::fmt yaml-cpp ZLIB::ZLIB CLI11::CLI11)
   set_target_properties(orrery_program PROPERTIES OUTPUT_NAME orrery)
 endfunction()

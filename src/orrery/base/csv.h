@@ -1,5 +1,7 @@
 #pragma once
 
+#include <deque>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,12 +11,15 @@
 namespace orrery {
 
 /// A comma-separated table as RFC 4180 describes it: a header line, fields that
-/// may be quoted with "" for a quote inside, CRLF or LF.
+/// may be quoted with "" for a quote inside, CRLF or LF. Cells are read where they
+/// lie; the table keeps its source.
 class CsvTable {
  public:
   /// Throws `kInput` with line and column for an unclosed quote, a row of another
-  /// width than the header, a repeated column name or no header.
+  /// width than the header, a repeated column name, no header or more than
+  /// `kMostCells` fields.
   static CsvTable parse(const Source& source);
+  static constexpr size_t kMostCells = size_t{1} << 26;
 
   size_t rows() const { return lines_.size(); }
   const std::vector<std::string>& header() const { return header_; }
@@ -26,12 +31,20 @@ class CsvTable {
     return cells_[row * header_.size() + column];
   }
   int64_t line(size_t row) const { return lines_[row]; }
+  /// Where that cell begins.
+  SourceLocation location(size_t row, size_t column) const;
 
  private:
-  std::string name_;
+  explicit CsvTable(const Source& source)
+      : source_(source), unescaped_(std::make_shared<std::deque<std::string>>()) {}
+
+  Source source_;
   std::vector<std::string> header_;
-  std::vector<std::string> cells_;
+  std::vector<std::string_view> cells_;
+  /// Cells that had a doubled quote; shared, so that copies of the table view the same.
+  std::shared_ptr<std::deque<std::string>> unescaped_;
   std::vector<int64_t> lines_;
+  std::vector<size_t> offsets_;  ///< Of each row in the source.
 };
 
 /// A field as CSV writes it, quoted where it must be.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 
 namespace orrery {
@@ -47,6 +48,24 @@ TEST(Csv, KnowsTheLineOfARowAcrossLineBreaksInQuotes) {
   EXPECT_EQ(t.at(0, 0), "one\ntwo");
   EXPECT_EQ(t.line(0), 2);
   EXPECT_EQ(t.line(1), 5);  // after the broken field and an empty line
+}
+
+TEST(Csv, KnowsWhereACellBegins) {
+  const CsvTable t = parse("a,b,c\n1,\"x \"\"y\"\"\",3\n4,\"two\nlines\",6\n");
+  EXPECT_EQ(t.at(0, 1), "x \"y\"");
+  const SourceLocation last = t.location(0, 2);  // after 1, and "x ""y""",
+  EXPECT_EQ(last.line, 2);
+  EXPECT_EQ(last.column, 13);
+  const SourceLocation after_break = t.location(1, 2);  // after lines",
+  EXPECT_EQ(after_break.line, 4);
+  EXPECT_EQ(after_break.column, 8);
+}
+
+TEST(Csv, ACopyOutlivesTheTable) {
+  auto first = std::make_unique<CsvTable>(parse("a\n\"say \"\"no\"\"\"\n"));
+  const CsvTable copy = *first;
+  first.reset();
+  EXPECT_EQ(copy.at(0, 0), "say \"no\"");
 }
 
 TEST(Csv, Errors) {
