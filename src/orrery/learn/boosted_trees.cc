@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <stdexcept>
 #include <tuple>
@@ -36,58 +37,82 @@ void check_tree(const BoostedTrees::Tree& tree, size_t number, size_t features) 
                         size_t{1} << tree.splits.size()));
 }
 
-// Rows that are predicted together, and trees whose leaves are added before the next ones'
-// indices are worked out: both keep what is used again in the first-level cache.
-constexpr size_t kBlock = 32;
-constexpr size_t kTreesTogether = 16;
-
-struct BlockView {
-  const float* columns;  // [used feature][kBlock]
-  size_t tree_count;
-  const uint8_t* depths;
-  const uint16_t* conditions;
-  const int32_t* leaves;
-  uint8_t* answers;  // [distinct question][kBlock]
-  int32_t* sums;     // [kBlock]
-};
-
-/// 255 where the row's value is greater than the threshold, else 0.
-[[gnu::always_inline]] inline void answer(const float* column, float threshold, uint8_t* answers) {
-  for (size_t r = 0; r < kBlock; ++r) answers[r] = column[r] > threshold ? 255 : 0;
+/// The leaves of `trees` trees, all of one depth. `answers` are 1 for yes, 0 for no. The
+/// depth is known when compiling: the loop's own work would take as long again.
+template <size_t kDepth>
+int32_t sum_leaves(size_t trees, const uint16_t* conditions, const int32_t* leaves,
+                   const uint8_t* answers) {
+  int32_t sum = 0;
+  for (size_t t = 0; t < trees; ++t) {
+    size_t index = 0;
+    for (size_t level = 0; level < kDepth; ++level) index = 2 * index + answers[conditions[level]];
+    sum += leaves[index];
+    conditions += kDepth;
+    leaves += size_t{1} << kDepth;
+  }
+  return sum;
 }
 
-/// Adds up the leaves of `kBlock` rows whose answers are known.
-[[gnu::always_inline]] inline void add_leaves(const BlockView& block) {
+constexpr std::array kSumLeaves = {sum_leaves<1>, sum_leaves<2>, sum_leaves<3>, sum_leaves<4>,
+                                   sum_leaves<5>, sum_leaves<6>, sum_leaves<7>, sum_leaves<8>};
+static_assert(kSumLeaves.size() == BoostedTrees::kMaxDepth);
+
+// Rows that are predicted together.
+constexpr size_t kBlock = 32;
+// Trees whose leaves are added before the next ones' indices are worked out, so that both
+// stay in the first-level cache.
+constexpr size_t kTreesTogether = 16;
+
+// Vectors as GCC and Clang have them, of the size every x86-64 and ARM64 has.
+constexpr size_t kVector = 16;
+using Floats [[gnu::vector_size(kVector)]] = float;
+using Counts [[gnu::vector_size(kVector)]] = int32_t;
+using Bytes [[gnu::vector_size(kVector)]] = int8_t;
+
+/// One byte for each row of a block.
+using RowBytes = std::array<Bytes, kBlock / kVector>;
+
+/// How many of the thresholds each value is greater than, less 128: at most 255, they fit a
+/// signed byte, which vectors compare in one step.
+RowBytes ranks(const std::array<Floats, kBlock / 4>& values, std::span<const float> thresholds) {
+  std::array<Counts, kBlock / 4> counts;
+  for (size_t v = 0; v < values.size(); ++v) {
+    Counts count = Counts{} - 128;
+    for (const float threshold : thresholds) count -= values[v] > threshold;  // true is -1
+    counts[v] = count;
+  }
+  std::array<int32_t, kBlock> wide;
+  std::memcpy(wide.data(), counts.data(), sizeof wide);
+  std::array<int8_t, kBlock> narrow;
+  for (size_t r = 0; r < kBlock; ++r) narrow[r] = static_cast<int8_t>(wide[r]);
+  RowBytes ranks;
+  std::memcpy(ranks.data(), narrow.data(), sizeof ranks);
+  return ranks;
+}
+
+/// Sums of each row's leaves, given the answers to all questions: -1 for yes, 0 for no.
+std::array<int32_t, kBlock> add_leaves(std::span<const uint8_t> depths, const uint16_t* condition,
+                                       const int32_t* next_leaves, const RowBytes* answers) {
   std::array<int32_t, kBlock> sums{};
   std::array<std::array<uint8_t, kBlock>, kTreesTogether> index;
   std::array<const int32_t*, kTreesTogether> leaves;
-  const uint16_t* condition = block.conditions;
-  const int32_t* next_leaves = block.leaves;
-  for (size_t first = 0; first < block.tree_count; first += kTreesTogether) {
-    const size_t count = std::min(kTreesTogether, block.tree_count - first);
+  for (size_t first = 0; first < depths.size(); first += kTreesTogether) {
+    const size_t count = std::min(kTreesTogether, depths.size() - first);
     for (size_t t = 0; t < count; ++t) {
-      const size_t depth = block.depths[first + t];
-      std::array<uint8_t, kBlock> bits{};
-      for (size_t level = 0; level < depth; ++level) {
-        const uint8_t* answers = block.answers + size_t{condition[level]} * kBlock;
-        // 255 is -1: the subtraction appends a one.
-        for (size_t r = 0; r < kBlock; ++r)
-          bits[r] = static_cast<uint8_t>(bits[r] + bits[r] - answers[r]);
-      }
-      index[t] = bits;
+      const size_t depth = depths[first + t];
+      RowBytes bits{};
+      for (size_t level = 0; level < depth; ++level)
+        for (size_t part = 0; part < bits.size(); ++part)
+          bits[part] = bits[part] + bits[part] - answers[condition[level]][part];
+      std::memcpy(index[t].data(), bits.data(), kBlock);
       leaves[t] = next_leaves;
       condition += depth;
       next_leaves += size_t{1} << depth;
     }
-    if (count == kTreesTogether) {
-      for (size_t r = 0; r < kBlock; ++r)
-        for (size_t t = 0; t < kTreesTogether; ++t) sums[r] += leaves[t][index[t][r]];
-    } else {
-      for (size_t r = 0; r < kBlock; ++r)
-        for (size_t t = 0; t < count; ++t) sums[r] += leaves[t][index[t][r]];
-    }
+    for (size_t t = 0; t < count; ++t)
+      for (size_t r = 0; r < kBlock; ++r) sums[r] += leaves[t][index[t][r]];
   }
-  std::copy(sums.begin(), sums.end(), block.sums);
+  return sums;
 }
 
 }  // namespace
@@ -123,20 +148,27 @@ BoostedTrees::BoostedTrees(size_t features, double base, double leaf_unit,
   }
   std::ranges::sort(distinct, before);
   distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
-  static_assert(kMaxTrees * kMaxDepth <= std::numeric_limits<uint16_t>::max());
-
+  std::vector<uint16_t> number(distinct.size());
   for (size_t d = 0; d < distinct.size(); ++d) {
-    const auto at = static_cast<uint16_t>(d);
-    if (questions_.empty() || questions_.back().feature != distinct[d].feature)
-      questions_.push_back({distinct[d].feature, at, at});
-    ++questions_.back().last;
+    if (questions_.empty() || questions_.back().feature != distinct[d].feature) {
+      while (thresholds_.size() % kAnswersTogether != 0) thresholds_.push_back(0);
+      const auto first = static_cast<uint16_t>(thresholds_.size());
+      questions_.push_back({distinct[d].feature, first, first});
+    }
+    Questions& about = questions_.back();
+    number[d] = about.last++;
+    if (about.last - about.first > static_cast<int>(kMaxThresholds))
+      invalid(fmt::format("trees: more than {} thresholds of feature {}", kMaxThresholds,
+                          about.feature));
     thresholds_.push_back(distinct[d].threshold);
   }
+  while (thresholds_.size() % kAnswersTogether != 0) thresholds_.push_back(0);
+
   for (const Tree& tree : trees) {
     depths_.push_back(static_cast<uint8_t>(tree.splits.size()));
     for (const Split& split : tree.splits)
-      conditions_.push_back(static_cast<uint16_t>(
-          std::ranges::lower_bound(distinct, split, before) - distinct.begin()));
+      conditions_.push_back(number[static_cast<size_t>(
+          std::ranges::lower_bound(distinct, split, before) - distinct.begin())]);
     leaves_.insert(leaves_.end(), tree.leaves.begin(), tree.leaves.end());
   }
 }
@@ -164,20 +196,28 @@ float BoostedTrees::value_of(int32_t sum) const {
 }
 
 int32_t BoostedTrees::sum_of(std::span<const float> row) const {
-  std::array<uint8_t, kMaxTrees * kMaxDepth> answers;  // left uninitialised: 32 KiB
+  constexpr size_t kMaxQuestions = kMaxTrees * kMaxDepth + kMaxFeatures * (kAnswersTogether - 1);
+  static_assert(kMaxQuestions <= std::numeric_limits<uint16_t>::max());
+  std::array<uint8_t, kMaxQuestions> answers;  // left uninitialised
   for (const Questions& q : questions_) {
     const float value = row[q.feature];
-    for (size_t d = q.first; d < q.last; ++d) answers[d] = value > thresholds_[d] ? 1 : 0;
+    for (size_t d = q.first; d < q.last; d += kAnswersTogether) {
+      std::array<uint8_t, kAnswersTogether> greater;
+      for (size_t i = 0; i < kAnswersTogether; ++i) greater[i] = value > thresholds_[d + i] ? 1 : 0;
+      std::memcpy(&answers[d], greater.data(), kAnswersTogether);
+    }
   }
   int32_t sum = 0;
   const uint16_t* condition = conditions_.data();
   const int32_t* leaves = leaves_.data();
-  for (const uint8_t depth : depths_) {
-    size_t index = 0;
-    for (size_t level = 0; level < depth; ++level) index = 2 * index + answers[condition[level]];
-    sum += leaves[index];
-    condition += depth;
-    leaves += size_t{1} << depth;
+  for (size_t first = 0; first < depths_.size();) {
+    const size_t depth = depths_[first];
+    size_t last = first + 1;
+    while (last < depths_.size() && depths_[last] == depth) ++last;
+    sum += kSumLeaves[depth - 1](last - first, condition, leaves, answers.data());
+    condition += depth * (last - first);
+    leaves += (last - first) << depth;
+    first = last;
   }
   return sum;
 }
@@ -195,22 +235,25 @@ void BoostedTrees::predict(const Matrix& rows, std::span<float> out) const {
                                features_, rows.columns(), out.size(), rows.rows()));
   // Below this a block's work costs more than it saves.
   constexpr size_t kFewRows = 8;
-  std::vector<uint8_t> answers(rows.rows() < kFewRows ? 0 : thresholds_.size() * kBlock);
-  std::array<float, kBlock> column;
-  std::array<int32_t, kBlock> sums;
+  std::vector<RowBytes> answers(rows.rows() < kFewRows ? 0 : thresholds_.size());
   for (size_t first = 0; first < rows.rows();) {
     const size_t count = std::min(kBlock, rows.rows() - first);
     if (count < kFewRows) {
       for (size_t r = 0; r < count; ++r) out[first + r] = value_of(sum_of(rows.row(first + r)));
     } else {
       for (const Questions& q : questions_) {
+        std::array<float, kBlock> column;
         for (size_t r = 0; r < kBlock; ++r)
           column[r] = rows.row(first + std::min(r, count - 1))[q.feature];
+        std::array<Floats, kBlock / 4> values;
+        std::memcpy(values.data(), column.data(), sizeof values);
+        const RowBytes rank =
+            ranks(values, std::span(thresholds_).subspan(q.first, q.last - q.first));
         for (size_t d = q.first; d < q.last; ++d)
-          answer(column.data(), thresholds_[d], answers.data() + d * kBlock);
+          for (size_t part = 0; part < rank.size(); ++part)
+            answers[d][part] = rank[part] > static_cast<int8_t>(d - q.first - 128);
       }
-      add_leaves({column.data(), depths_.size(), depths_.data(), conditions_.data(), leaves_.data(),
-                  answers.data(), sums.data()});
+      const auto sums = add_leaves(depths_, conditions_.data(), leaves_.data(), answers.data());
       for (size_t r = 0; r < count; ++r) out[first + r] = value_of(sums[r]);
     }
     first += count;

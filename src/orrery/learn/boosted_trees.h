@@ -26,7 +26,8 @@ class BoostedTrees {
  public:
   static constexpr size_t kMaxDepth = 8;
   static constexpr size_t kMaxTrees = 4096;
-  static constexpr size_t kMaxFeatures = 4096;
+  static constexpr size_t kMaxFeatures = 2048;
+  static constexpr size_t kMaxThresholds = 255;  ///< that differ, of one feature
 
   struct Split {
     uint16_t feature = 0;
@@ -64,10 +65,12 @@ class BoostedTrees {
   bool operator==(const BoostedTrees&) const = default;
 
  private:
+  static constexpr size_t kAnswersTogether = 16;
+
   float value_of(int32_t sum) const;
   int32_t sum_of(std::span<const float> row) const;
 
-  /// The questions about one feature are conditions_[first .. last).
+  /// The questions about one feature are numbers first .. last - 1.
   struct Questions {
     uint16_t feature = 0;
     uint16_t first = 0;
@@ -82,7 +85,9 @@ class BoostedTrees {
   // Boosting asks the same few questions again and again: each distinct one is answered
   // once a row, and a tree names its own by number.
   std::vector<Questions> questions_;
-  std::vector<float> thresholds_;     // of the distinct questions, by feature and threshold
+  // Of the distinct questions, by feature and threshold; each feature's padded to a
+  // multiple of kAnswersTogether with questions nobody asks.
+  std::vector<float> thresholds_;
   std::vector<uint8_t> depths_;       // of each tree
   std::vector<uint16_t> conditions_;  // of all trees, one after the other
   std::vector<int32_t> leaves_;       // of all trees, one after the other

@@ -103,6 +103,17 @@ TEST(BoostedTrees, BatchesOfAnySizeGiveTheBitsOfSingleRows) {
   }
 }
 
+TEST(BoostedTrees, BatchesTellAsManyThresholdsApartAsThereMayBe) {
+  std::vector<Tree> trees(255);
+  for (size_t t = 0; t < 255; ++t) trees[t] = {{{0, static_cast<float>(t)}}, {0, 1}};
+  const BoostedTrees counts(1, 0, 1, trees, {});  // how many of 0, 1 ... 254 are below x
+  Matrix rows(256, 1);
+  for (size_t r = 0; r < 256; ++r) rows.row(r)[0] = static_cast<float>(r);
+  std::vector<float> out(256);
+  counts.predict(rows, out);
+  for (size_t r = 0; r < 256; ++r) EXPECT_EQ(out[r], static_cast<float>(r));
+}
+
 TEST(BoostedTrees, RefusesAnotherNumberOfFeatures) {
   EXPECT_THROW(two_trees().predict(std::vector<float>{1, 2}), Error);
   std::vector<float> out(2);
@@ -162,6 +173,11 @@ TEST(BoostedTrees, RefusesWhatIsNotATree) {
   EXPECT_EQ(problem(std::vector<Tree>(BoostedTrees::kMaxTrees, good)), "");
   EXPECT_EQ(problem(std::vector<Tree>(BoostedTrees::kMaxTrees + 1, good)),
             "trees: 4097 of them, expected at most 4096");
+  std::vector<Tree> thresholds(255, good);
+  for (size_t t = 0; t < 255; ++t) thresholds[t].splits[0].threshold = static_cast<float>(t);
+  EXPECT_EQ(problem(thresholds), "");
+  thresholds.push_back(Tree{{{0, -1}}, {1, 2}});
+  EXPECT_EQ(problem(thresholds), "trees: more than 255 thresholds of feature 0");
 }
 
 TEST(BoostedTrees, HostileFilesAreNamedWithTheirPlace) {
@@ -198,7 +214,7 @@ TEST(BoostedTrees, HostileFilesAreNamedWithTheirPlace) {
   EXPECT_EQ(error_of(with("7")), "t.json: trees[1]: expected an object, found 7");
   EXPECT_EQ(error_of("[]"), "t.json: expected an object, found an array of 0");
   EXPECT_EQ(error_of(R"({"features":5000,"base":0,"leaf_unit":1,"trees":[]})"),
-            "t.json: features: expected a whole number from 0 to 4096, found 5000");
+            "t.json: features: expected a whole number from 0 to 2048, found 5000");
   EXPECT_EQ(error_of(R"({"features":1,"base":0,"leaf_unit":-1,"trees":[]})"),
             "t.json: leaf_unit: expected more than 0");
   EXPECT_EQ(error_of(R"({"features":2,"base":0,"leaf_unit":1,"importance":[1],"trees":[]})"),
