@@ -220,8 +220,9 @@ const std::vector<Default>& defaults() {
 
 /// The same text for every way to write the same parameters: names sorted, no spaces,
 /// defaults left out. `params` is an object that `operator_kernel` took.
-std::string canonical_params(std::string_view op, std::string_view params) {
-  Json json = Json::parse(params);
+std::string canonical_params(std::string_view op, std::string_view dtype, std::string_view params) {
+  Json json = Json::parse(params, nullptr, false);
+  if (!json.is_object()) throw std::invalid_argument("params: expected a JSON object");
   for (auto& value : json) {
     if (!value.is_number_float()) continue;
     const auto number = value.get<double>();
@@ -237,6 +238,10 @@ std::string canonical_params(std::string_view op, std::string_view params) {
                           : json.contains(d.same_as) && *found == json[std::string(d.same_as)])
       json.erase(found);
   }
+  if (const auto kv = json.find("kv_dtype");
+      kv != json.end() && kv->is_string() &&
+      canonical_dtype(kv->get<std::string>()) == canonical_dtype(dtype))
+    json.erase(kv);
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -267,7 +272,7 @@ class OrreryFormat final : public Format {
     const std::string_view op = in.text(op_), dtype = in.text(dtype_), params = in.text(params_);
     MeasuredRow row;
     row.kernel = operator_kernel(op, dtype, params);
-    in.identify(row, op, dtype, canonical_params(op, params));
+    in.identify(row, op, dtype, canonical_params(op, dtype, params));
     row.source = in.source("orrery");
     row.device = in.device("");
     for (const Point& point : points_) {

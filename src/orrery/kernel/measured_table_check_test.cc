@@ -1,0 +1,167 @@
+#include "orrery/kernel/measured_table_check.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "orrery/base/shared_data_for_test.h"
+#include "orrery/hardware/catalogue.h"
+
+namespace orrery {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+using Severity = TableProblem::Severity;
+
+std::unique_ptr<Predictor> roofline(const std::string& device) {
+  const Device d = Catalogue(std::string(ORRERY_SOURCE_DIR) + "/hardware").device(device);
+  return Registry<KernelModel>::instance().at("roofline", "kernel model").create()->bind(d, "xla");
+}
+
+/// Twenty-four bf16 products of an H200, all at 1.5 times their roofline or floor.
+std::vector<std::pair<std::string, double>> sound_rows() {
+  std::vector<std::pair<std::string, double>> rows;
+  for (int m = 64; m <= 8192; m *= 2)
+    for (int n = 1024; n <= 4096; n *= 2)
+      rows.emplace_back(
+          fmt::format("gemm,bf16,\"{{\"\"m\"\": {}, \"\"n\"\": {}, \"\"k\"\": 4096}}\"", m, n),
+          1.5 * std::max({2.0 * m * n * 4096 / 989.4e6, 2.0 * (m * n + (m + n) * 4096.0) / 4.8e6,
+                          1.92}));
+  return rows;
+}
+
+MeasuredTable table_of(const std::vector<std::pair<std::string, double>>& rows, double unit = 1) {
+  std::string text = "op,dtype,params,us\n";
+  for (const auto& [operation, us] : rows) text += fmt::format("{},{:.6g}\n", operation, us * unit);
+  return read_measured_table(Source::from_memory("t.csv", text));
+}
+
+std::vector<TableProblem> problems(const std::vector<std::pair<std::string, double>>& rows,
+                                   double unit = 1) {
+  return check_measured_table(table_of(rows, unit), *roofline("h200"));
+}
+
+TEST(MeasuredTableCheck, FindsNothingInASoundTable) {
+  EXPECT_THAT(problems(sound_rows()), IsEmpty());
+}
+
+TEST(MeasuredTableCheck, FindsATableInAnotherUnit) {
+  const auto milliseconds = problems(sound_rows(), 1e-3);
+  ASSERT_THAT(milliseconds, SizeIs(1));
+  EXPECT_EQ(milliseconds[0].severity, Severity::kRefuse);
+  EXPECT_THAT(milliseconds[0].reason,
+              HasSubstr("times look like milliseconds where microseconds are expected"));
+  const auto nanoseconds = problems(sound_rows(), 1e3);
+  ASSERT_THAT(nanoseconds, SizeIs(1));
+  EXPECT_THAT(nanoseconds[0].reason,
+              HasSubstr("times look like nanoseconds where microseconds are expected"));
+}
+
+TEST(MeasuredTableCheck, NamesTheUnitTheFormatExpects) {
+  const MeasuredTable table = read_measured_table(Source::from_memory(
+      "t.csv", "op_name,gemm_dtype,m,n,k,latency\ngemm,bfloat16,4096,4096,4096,200\n"));
+  const auto found = check_measured_table(table, *roofline("h200"));  // 200 µs as ms
+  ASSERT_THAT(found, SizeIs(1));
+  EXPECT_THAT(found[0].reason,
+              HasSubstr("times look like microseconds where milliseconds are expected"));
+}
+
+TEST(MeasuredTableCheck, FindsARowInAnotherUnit) {
+  for (const double unit : {1e-3, 1e3}) {
+    auto rows = sound_rows();
+    rows[10].second *= unit;
+    const auto found = problems(rows);
+    ASSERT_THAT(found, SizeIs(1)) << unit;
+    EXPECT_EQ(found[0].line, 12u);
+    EXPECT_NE(found[0].other_line, 0u);
+    EXPECT_EQ(found[0].severity, Severity::kRefuse);
+    EXPECT_THAT(found[0].reason, HasSubstr(": a wrong unit?"));
+    EXPECT_THAT(found[0].reason, HasSubstr("where rows like it (lines "));
+  }
+}
+
+TEST(MeasuredTableCheck, FindsARowOfAnotherKernel) {
+  auto rows = sound_rows();
+  rows[20].second *= 40;
+  const auto found = problems(rows);
+  ASSERT_THAT(found, SizeIs(1));
+  EXPECT_EQ(found[0].line, 22u);
+  EXPECT_EQ(found[0].severity, Severity::kRefuse);
+}
+
+TEST(MeasuredTableCheck, FindsContradictionsButNotRepeats) {
+  auto rows = sound_rows();
+  rows.push_back(rows[5]);
+  rows.back().second *= 1.4;
+  EXPECT_THAT(problems(rows), IsEmpty());
+  rows.push_back(rows[5]);
+  rows.back().second *= 1.6;
+  const auto found = problems(rows);
+  ASSERT_THAT(found, SizeIs(1));
+  EXPECT_EQ(found[0].other_line, 7u);
+  EXPECT_EQ(found[0].line, 27u);
+  EXPECT_THAT(found[0].reason, HasSubstr("where line 7 has"));
+  EXPECT_THAT(found[0].reason, HasSubstr("for the same gemm bf16"));
+}
+
+TEST(MeasuredTableCheck, RefusesAtTheFirstProblem) {
+  auto rows = sound_rows();
+  const MeasuredTable sound = table_of(rows);
+  refuse_on_problems(sound, {});
+  refuse_on_problems(sound, {{Severity::kWarn, 3, 0, "odd"}});
+  try {
+    refuse_on_problems(sound, {{Severity::kWarn, 3, 0, "odd"},
+                               {Severity::kRefuse, 4, 0, "wrong"},
+                               {Severity::kRefuse, 5, 4, "wrong too"}});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "t.csv:4: wrong (and 1 more such problem)");
+    EXPECT_EQ(error.exit_code(), 3);
+  }
+}
+
+/// Which device a table without a device column was measured on.
+std::string device_of(const std::string& file) {
+  for (const auto& [prefix, device] :
+       std::map<std::string, std::string>{{"a100_sxm", "a100-sxm-80gb"},
+                                          {"h100_sxm", "h100-sxm"},
+                                          {"h200", "h200"},
+                                          {"l40s", "l40s"}})
+    if (file.starts_with(prefix)) return device;
+  return "h200";
+}
+
+TEST(MeasuredTableCheck, FindsNothingInRealTables) {
+  ORRERY_SHARED_DATA_OR_SKIP(gpu, "gpu");
+  ORRERY_SHARED_DATA_OR_SKIP(h200, "h200");
+  std::set<std::filesystem::path> files = {std::filesystem::path(h200) / "kernels.csv",
+                                           std::filesystem::path(h200) / "power_points.csv"};
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(gpu))
+    if (entry.path().extension() == ".csv" && entry.path().filename() != "models_e2e.csv")
+      files.insert(entry.path());
+  EXPECT_EQ(files.size(), 37u);
+  size_t rows = 0;
+  for (const auto& file : files) {
+    const MeasuredTable table = read_measured_table(file);
+    rows += table.rows.size();
+    for (const std::string& name : table.devices) {
+      const std::string device =
+          name.empty() ? device_of(file.filename().string()) : catalogue_name(name);
+      const auto found = check_measured_table(rows_on_device(table, device), *roofline(device));
+      for (const TableProblem& p : found)
+        ADD_FAILURE() << file << ":" << p.line << ": "
+                      << (p.severity == Severity::kRefuse ? "refused: " : "odd: ") << p.reason;
+    }
+  }
+  // Counted by a CSV reader of another language; the 37 points of power_points.csv twice.
+  EXPECT_EQ(rows, 268703u);
+}
+
+}  // namespace
+}  // namespace orrery
