@@ -15,7 +15,7 @@
 namespace orrery {
 namespace {
 
-[[noreturn]] void invalid(std::string message) { throw std::invalid_argument(message); }
+[[noreturn]] void invalid(const std::string& message) { throw std::invalid_argument(message); }
 
 bool before(const BoostedTrees::Split& a, const BoostedTrees::Split& b) {
   return std::tie(a.feature, a.threshold) < std::tie(b.feature, b.threshold);
@@ -234,7 +234,7 @@ void BoostedTrees::predict(const Matrix& rows, std::span<float> out) const {
     throw_internal(fmt::format("trees of {} features were given {}, and {} places for {} rows",
                                features_, rows.columns(), out.size(), rows.rows()));
   // Below this a block's work costs more than it saves.
-  constexpr size_t kFewRows = 8;
+  constexpr size_t kFewRows = 12;
   std::vector<RowBytes> answers(rows.rows() < kFewRows ? 0 : thresholds_.size());
   for (size_t first = 0; first < rows.rows();) {
     const size_t count = std::min(kBlock, rows.rows() - first);
@@ -287,19 +287,19 @@ BoostedTrees trees_from_json(const JsonValue& value) {
   const auto features =
       static_cast<size_t>(value.member("features").whole(0, BoostedTrees::kMaxFeatures));
   std::vector<double> importance;
-  if (value.has("importance"))
-    for (const JsonValue& share : value.member("importance").elements(features, features))
-      importance.push_back(share.number());
+  if (value.has("importance")) importance = value.member("importance").numbers(features);
 
   std::vector<BoostedTrees::Tree> trees;
   for (const JsonValue& entry : value.member("trees").elements(0, BoostedTrees::kMaxTrees)) {
     entry.expect_only({"splits", "leaves"});
     BoostedTrees::Tree tree;
     for (const JsonValue& pair : entry.member("splits").elements(1, BoostedTrees::kMaxDepth)) {
-      const auto parts = pair.elements(2, 2);
+      const std::vector<double> parts = pair.numbers(2);
+      if (parts[0] < 0 || parts[0] >= static_cast<double>(features) ||
+          parts[0] != std::floor(parts[0]))
+        pair.fail(fmt::format("feature {} of {}", parts[0], features));
       // Adding 0 turns -0 into 0, which asks the same question.
-      tree.splits.push_back({static_cast<uint16_t>(parts[0].whole(0, UINT16_MAX)),
-                             static_cast<float>(parts[1].number()) + 0.0f});
+      tree.splits.push_back({static_cast<uint16_t>(parts[0]), static_cast<float>(parts[1]) + 0.0f});
     }
     tree.leaves = entry.member("leaves").whole_numbers(size_t{1} << tree.splits.size(),
                                                        -std::numeric_limits<int32_t>::max(),

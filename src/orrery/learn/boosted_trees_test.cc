@@ -93,7 +93,7 @@ TEST(BoostedTrees, BatchesOfAnySizeGiveTheBitsOfSingleRows) {
   SplitMix64 random(5);
   for (const size_t count : {1, 15, 16, 17, 100}) {
     const BoostedTrees trees = random_trees(count, 7, random);
-    for (const size_t rows : {0, 1, 7, 8, 31, 32, 33, 64, 101}) {
+    for (const size_t rows : {0, 1, 11, 12, 31, 32, 33, 44, 64, 101}) {
       Matrix matrix = random_rows(rows, 7, random);
       if (rows > 0) matrix.row(rows - 1)[3] = std::numeric_limits<float>::quiet_NaN();
       std::vector<float> out(rows);
@@ -196,9 +196,11 @@ TEST(BoostedTrees, HostileFilesAreNamedWithTheirPlace) {
             "t.json: trees[1].leaves[1]: expected a whole number from -2147483647 to 2147483647, "
             "found 3000000000");
   EXPECT_EQ(error_of(with(R"({"splits":[[0,1,2]],"leaves":[0,1]})")),
-            "t.json: trees[1].splits[0]: expected 2 elements, found 3");
+            "t.json: trees[1].splits[0]: expected an array of 2, found an array of 3");
   EXPECT_EQ(error_of(with(R"({"splits":[[-1,1]],"leaves":[0,1]})")),
-            "t.json: trees[1].splits[0][0]: expected a whole number from 0 to 65535, found -1");
+            "t.json: trees[1].splits[0]: feature -1 of 40");
+  EXPECT_EQ(error_of(with(R"({"splits":[[0.5,1]],"leaves":[0,1]})")),
+            "t.json: trees[1].splits[0]: feature 0.5 of 40");
   EXPECT_EQ(error_of(with(R"({"splits":[[0,1e300]],"leaves":[0,1]})")),
             "t.json: trees[1].splits[0]: the threshold is not finite");
   EXPECT_EQ(error_of(with(R"({"splits":[[0,null]],"leaves":[0,1]})")),
@@ -218,7 +220,7 @@ TEST(BoostedTrees, HostileFilesAreNamedWithTheirPlace) {
   EXPECT_EQ(error_of(R"({"features":1,"base":0,"leaf_unit":-1,"trees":[]})"),
             "t.json: leaf_unit: expected more than 0");
   EXPECT_EQ(error_of(R"({"features":2,"base":0,"leaf_unit":1,"importance":[1],"trees":[]})"),
-            "t.json: importance: expected 2 elements, found 1");
+            "t.json: importance: expected an array of 2, found an array of 1");
 }
 
 }  // namespace

@@ -69,7 +69,9 @@ JsonValue JsonValue::member(std::string_view name) const {
 bool JsonValue::has(std::string_view name) const { return json(value_).contains(name); }
 
 void JsonValue::expect_only(std::initializer_list<std::string_view> names) const {
-  for (const auto& [name, value] : members())
+  const Json& object = json(value_);
+  if (!object.is_object()) fail("expected an object, found " + shown(object));
+  for (const auto& [name, value] : object.items())
     if (std::ranges::find(names, name) == names.end())
       fail(fmt::format("unknown member {}; known are \"{}\"", json_string(name),
                        fmt::join(names, "\", \"")));
@@ -110,6 +112,21 @@ std::vector<int32_t> JsonValue::whole_numbers(size_t count, int32_t low, int32_t
       throw_input(*file_, fmt::format("{}[{}]: expected a whole number from {} to {}, found {}",
                                       path_, i, low, high, shown(array[i])));
     numbers.push_back(static_cast<int32_t>(*whole));
+  }
+  return numbers;
+}
+
+std::vector<double> JsonValue::numbers(size_t count) const {
+  const Json& array = json(value_);
+  if (!array.is_array() || array.size() != count)
+    fail(fmt::format("expected an array of {}, found {}", count, shown(array)));
+  std::vector<double> numbers;
+  numbers.reserve(count);
+  for (size_t i = 0; i < count; ++i) {
+    if (!array[i].is_number())
+      throw_input(*file_,
+                  fmt::format("{}[{}]: expected a number, found {}", path_, i, shown(array[i])));
+    numbers.push_back(array[i].get<double>());
   }
   return numbers;
 }

@@ -35,6 +35,9 @@ class JsonValue {
   /// An array of whole numbers, each from `low` to `high`, `count` of them.
   std::vector<int32_t> whole_numbers(size_t count, int32_t low, int32_t high) const;
 
+  /// An array of `count` finite numbers.
+  std::vector<double> numbers(size_t count) const;
+
   /// A finite number.
   double number() const;
   /// A whole number from `low` to `high`.

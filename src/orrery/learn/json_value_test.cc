@@ -27,6 +27,7 @@ TEST(JsonValue, ReadsWhatIsThere) {
       parse(R"({"a": [1, -2, 3], "b": {"c": 2.5, "d": "text"}, "n": 7, "m": 1e2})");
   EXPECT_EQ(root.member("a").whole_numbers(3, -2, 3), (std::vector<int32_t>{1, -2, 3}));
   EXPECT_EQ(root.member("a").elements(1, 3).at(1).number(), -2.0);
+  EXPECT_EQ(root.member("a").numbers(3), (std::vector<double>{1, -2, 3}));
   EXPECT_EQ(root.member("b").member("c").number(), 2.5);
   EXPECT_EQ(root.member("b").member("d").text(), "text");
   EXPECT_EQ(root.member("n").whole(0, 7), 7);
@@ -63,6 +64,10 @@ TEST(JsonValue, SaysWhereAndWhatWasExpected) {
             "fit.json: a.b[0]: expected a string, found an array of 1");
   EXPECT_EQ(error_of([&] { b.whole_numbers(4, 0, 9); }),
             "fit.json: a.b: expected an array of 4, found an array of 5");
+  EXPECT_EQ(error_of([&] { b.numbers(5); }),
+            "fit.json: a.b[0]: expected a number, found an array of 1");
+  EXPECT_EQ(error_of([&] { b.numbers(2); }),
+            "fit.json: a.b: expected an array of 2, found an array of 5");
   EXPECT_EQ(error_of([&] { b.whole_numbers(5, 0, 9); }),
             "fit.json: a.b[0]: expected a whole number from 0 to 9, found an array of 1");
 }
