@@ -15,14 +15,14 @@ namespace {
 /// last wave and to padding with each of them tells which one it gets.
 struct Tile {
   int64_t m, n;
-  std::string_view wave, tiles, padding;
+  std::string_view wave, tiles, loss;
 };
 constexpr std::array<Tile, 5> kTiles = {{
-    {256, 128, "wave_256x128", "lg_tiles_256x128", "padding_256x128"},
-    {128, 256, "wave_128x256", "lg_tiles_128x256", "padding_128x256"},
-    {128, 128, "wave_128x128", "lg_tiles_128x128", "padding_128x128"},
-    {128, 64, "wave_128x64", "lg_tiles_128x64", "padding_128x64"},
-    {64, 64, "wave_64x64", "lg_tiles_64x64", "padding_64x64"},
+    {256, 128, "wave_256x128", "lg_tiles_256x128", "loss_256x128"},
+    {128, 256, "wave_128x256", "lg_tiles_128x256", "loss_128x256"},
+    {128, 128, "wave_128x128", "lg_tiles_128x128", "loss_128x128"},
+    {128, 64, "wave_128x64", "lg_tiles_128x64", "loss_128x64"},
+    {64, 64, "wave_64x64", "lg_tiles_64x64", "loss_64x64"},
 }};
 
 /// A launch, a first round trip to memory, the drain of the last wave: what the
@@ -167,15 +167,23 @@ struct TileGpu::Builder {
   }
 
   void add_tiles(int64_t batch, int64_t m, int64_t n) {
+    float best = 1e9f;
     for (const Tile& tile : kTiles) {
       const int64_t rows = up(m, tile.m), columns = up(n, tile.n);
       const double tiles = static_cast<double>(batch) * static_cast<double>(rows * columns);
       const double per_sm = tiles / gpu.sms_;
       add(tile.wave, per_sm / std::ceil(per_sm));
       add(tile.tiles, lg(per_sm));
-      add(tile.padding, static_cast<double>(m) / static_cast<double>(rows * tile.m) *
-                            (static_cast<double>(n) / static_cast<double>(columns * tile.n)));
+      // Time of whole waves of whole tiles, over that of the arithmetic alone.
+      const double useful =
+          static_cast<double>(batch) * static_cast<double>(m) * static_cast<double>(n);
+      const double loss =
+          std::ceil(per_sm) * gpu.sms_ * static_cast<double>(tile.m * tile.n) / useful;
+      const float rel = ln(loss * d.compute_seconds / d.seconds);
+      best = std::min(best, rel);
+      add(tile.loss, rel);
     }
+    add("least_loss", best);
   }
 
   void product(const ProductShape& p) {
