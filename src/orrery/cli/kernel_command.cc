@@ -18,7 +18,7 @@ std::string operators_help() {
     text += fmt::format("  {:<18}{}\n", o.op, o.params);
   text +=
       "dtypes: fp32 (vector units), tf32, fp16, bf16, fp8, int8, fp4; of gemm, grouped_gemm and moe\n"
-      "also int4_weight (bf16 by int4) and fp8_block, with scales for blocks of 128.\n"
+      "also int4_weight and fp4_weight (bf16 by four bits) and fp8_block, with scales for blocks.\n"
       "The output has the columns of the input and predicted_us, low_us, high_us (90 %), model.\n\n"
       "Example:  orrery kernel --on h200 --batch examples/kernels.csv --out predicted.csv";
   return text;

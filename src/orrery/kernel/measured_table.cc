@@ -6,7 +6,6 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
 #include <unordered_map>
@@ -18,8 +17,6 @@
 
 namespace orrery {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr double kSecondsPerMicrosecond = 1e-6;
 constexpr double kSecondsPerMillisecond = 1e-3;
@@ -131,7 +128,11 @@ class RowReader {
   }
   void identify(MeasuredRow& row, std::string_view op, std::string_view dtype,
                 std::string_view canonical_params) {
-    row.key = stable_hash({op, canonical_dtype(dtype), canonical_params});
+    if (dtype != dtype_) {  // looking through all spellings takes longer than the rest
+      dtype_ = dtype;
+      canonical_dtype_ = canonical_dtype(dtype);
+    }
+    row.key = stable_hash({op, canonical_dtype_, canonical_params});
     row.line = static_cast<uint32_t>(csv_.line(row_));
     name_.assign(op).append(" ").append(dtype);
     row.operation = number_of(operations_, name_);
@@ -174,7 +175,7 @@ class RowReader {
   const CsvTable& csv_;
   MeasuredTable& table_;
   Names operations_, sources_, devices_;
-  std::string name_;
+  std::string name_, dtype_, canonical_dtype_;
   size_t row_ = 0;
 };
 
@@ -188,62 +189,109 @@ class Format {
 
 // ------------------------------------------------------------------ this project's own
 
-/// A parameter that may be left out: what it then is, a value or another parameter.
+/// A parameter that may be left out: what it then is, a value or another parameter's.
 struct Default {
-  std::string_view op, name;
-  Json value;
-  std::string_view same_as = {};
+  std::string_view op, name, value, same_as = {};
 };
 
 /// The defaults of `operator_kernel`.
-const std::vector<Default>& defaults() {
-  static const std::vector<Default> kDefaults = {
-      {"conv2d", "s", {}, "r"},
-      {"conv2d", "stride", 1},
-      {"conv2d", "pad", 0},
-      {"conv2d", "groups", 1},
-      {"conv2d", "layout", "nhwc"},
-      {"sdpa", "kv", {}, "h"},
-      {"sdpa", "t", {}, "s"},
-      {"sdpa", "dv", {}, "d"},
-      {"sdpa", "causal", false},
-      {"sdpa", "paged", false},
-      {"sdpa", "window", 0},
-      {"topk", "k", 8},
-      {"grouped_gemm", "skew", 0},
-      {"moe", "tp", 1},
-      {"moe", "ep", 1},
-      {"moe", "skew", 0},
-  };
-  return kDefaults;
-}
+constexpr auto kDefaults = std::to_array<Default>({{"conv2d", "groups", "1"},
+                                                   {"conv2d", "layout", "\"nhwc\""},
+                                                   {"conv2d", "pad", "0"},
+                                                   {"conv2d", "s", {}, "r"},
+                                                   {"conv2d", "stride", "1"},
+                                                   {"grouped_gemm", "skew", "0"},
+                                                   {"moe", "ep", "1"},
+                                                   {"moe", "skew", "0"},
+                                                   {"moe", "tp", "1"},
+                                                   {"reduce_max", "axis", "-1"},
+                                                   {"reduce_sum", "axis", "-1"},
+                                                   {"sdpa", "causal", "false"},
+                                                   {"sdpa", "dv", {}, "d"},
+                                                   {"sdpa", "kv", {}, "h"},
+                                                   {"sdpa", "paged", "false"},
+                                                   {"sdpa", "t", {}, "s"},
+                                                   {"sdpa", "window", "0"},
+                                                   {"topk", "k", "8"}});
 
 /// The same text for every way to write the same parameters: names sorted, no spaces,
-/// defaults left out. `params` is an object that `operator_kernel` took.
-std::string canonical_params(std::string_view op, std::string_view dtype, std::string_view params) {
-  Json json = Json::parse(params, nullptr, false);
-  if (!json.is_object()) throw std::invalid_argument("params: expected a JSON object");
-  for (auto& value : json) {
-    if (!value.is_number_float()) continue;
-    const auto number = value.get<double>();
-    if (number == std::floor(number) && std::abs(number) < 1e15)
-      value = static_cast<int64_t>(number);
+/// defaults left out.
+class CanonicalParameters {
+ public:
+  /// `params` is what `operator_kernel` took: a flat JSON object of numbers, flags, names
+  /// and lists of integers.
+  std::string_view of(std::string_view op, std::string_view dtype, std::string_view params) {
+    scan(params);
+    for (Member& m : members_) normalise(m);
+    text_ = '{';
+    for (const Member& m : members_) {
+      if (is_default(m, op, dtype)) continue;
+      if (text_.size() > 1) text_ += ',';
+      text_.append("\"").append(m.name).append("\":").append(m.value);
+    }
+    text_ += '}';
+    return text_;
   }
-  for (const Default& d : defaults()) {
-    if (d.op != op) continue;
-    const auto found = json.find(d.name);
-    if (found == json.end()) continue;
-    if (d.value.is_boolean() && found->is_number()) *found = found->get<int64_t>() != 0;
-    if (d.same_as.empty() ? *found == d.value
-                          : json.contains(d.same_as) && *found == json[std::string(d.same_as)])
-      json.erase(found);
+
+ private:
+  struct Member {
+    std::string_view name;
+    std::string value;
+  };
+
+  /// Sorted by name; of a name given twice the last counts.
+  void scan(std::string_view text) {
+    members_.clear();
+    size_t at = 0;
+    while (true) {
+      const size_t open = text.find('"', at);
+      if (open == std::string_view::npos) return;
+      const size_t close = text.find('"', open + 1);
+      const size_t value = text.find_first_not_of(": \t\r\n", close + 1);
+      const char first = text[value];
+      const size_t last = first == '"'   ? text.find('"', value + 1)
+                          : first == '[' ? text.find(']', value)
+                                         : text.find_first_of(",}", value) - 1;
+      const std::string_view name = text.substr(open + 1, close - open - 1);
+      const auto place =
+          std::lower_bound(members_.begin(), members_.end(), name,
+                           [](const Member& m, std::string_view n) { return m.name < n; });
+      const std::string_view found = text.substr(value, last + 1 - value);
+      if (place != members_.end() && place->name == name)
+        place->value = found;
+      else
+        members_.insert(place, {name, std::string(found)});
+      at = last + 1;
+    }
   }
-  if (const auto kv = json.find("kv_dtype");
-      kv != json.end() && kv->is_string() &&
-      canonical_dtype(kv->get<std::string>()) == canonical_dtype(dtype))
-    json.erase(kv);
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
+
+  static void normalise(Member& m) {
+    std::erase_if(m.value, [](char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; });
+    if (m.name == "causal" || m.name == "paged") {
+      if (m.value != "true") m.value = m.value == "false" || m.value == "0" ? "false" : "true";
+    } else if (m.value[0] != '"' && m.value.find_first_of(".eE") != std::string::npos) {
+      double number = 0;
+      std::from_chars(m.value.data(), m.value.data() + m.value.size(), number);
+      m.value = fmt::format("{}", number);
+    }
+  }
+
+  bool is_default(const Member& m, std::string_view op, std::string_view dtype) const {
+    if (m.name == "kv_dtype")
+      return canonical_dtype(std::string_view(m.value).substr(1, m.value.size() - 2)) ==
+             canonical_dtype(dtype);
+    return std::any_of(kDefaults.begin(), kDefaults.end(), [&](const Default& d) {
+      if (d.name != m.name || d.op != op) return false;
+      if (d.same_as.empty()) return m.value == d.value;
+      return std::any_of(members_.begin(), members_.end(), [&](const Member& other) {
+        return other.name == d.same_as && other.value == m.value;
+      });
+    });
+  }
+
+  std::vector<Member> members_;
+  std::string text_;
+};
 
 class OrreryFormat final : public Format {
  public:
@@ -272,7 +320,7 @@ class OrreryFormat final : public Format {
     const std::string_view op = in.text(op_), dtype = in.text(dtype_), params = in.text(params_);
     MeasuredRow row;
     row.kernel = operator_kernel(op, dtype, params);
-    in.identify(row, op, dtype, canonical_params(op, dtype, params));
+    in.identify(row, op, dtype, canonical_.of(op, dtype, params));
     row.source = in.source("orrery");
     row.device = in.device("");
     for (const Point& point : points_) {
@@ -308,6 +356,7 @@ class OrreryFormat final : public Format {
 
   size_t op_, dtype_, params_;
   std::vector<Point> points_;
+  CanonicalParameters canonical_;
   int least_ = -1, most_ = -1;
 };
 
@@ -334,7 +383,6 @@ constexpr auto kQuantizations = std::to_array<Renamed>({{"bfloat16", "bf16"},
                                                         {"fp8_block", "fp8_block"},
                                                         {"int8", "int8"},
                                                         {"sq", "int8"},
-                                                        {"int8_wo", "int8_weight"},
                                                         {"int4_wo", "int4_weight"},
                                                         {"w4a16_mxfp4", "fp4_weight"},
                                                         {"nvfp4", "fp4"}});

@@ -25,6 +25,7 @@ struct TableProblem {
 /// time to its roofline (`roofline`, bound to the device it was measured on):
 ///  - the table's times are in another unit: the median of r lies outside what any real
 ///    table has;
+///  - a row's time is far below its roofline;
 ///  - a row's time is in another unit, or of another kernel: its r differs from the median r
 ///    of rows like it (same operator, element type, source and device, nearest in the
 ///    logarithms of their sizes) by far more than those differ among each other;

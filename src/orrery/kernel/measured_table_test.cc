@@ -206,6 +206,30 @@ TEST(MeasuredTable, OneKernelHasOneKey) {
   EXPECT_NE(t.rows[0].key, t.rows[2].key);
   EXPECT_EQ(t.rows[2].key, t.rows[3].key);
   EXPECT_NE(t.rows[0].key, t.rows[4].key);
+  // The same experts: 1.0 is 1, of a name given twice the last counts, spaces are nothing.
+  const MeasuredTable experts = read(
+      "op,dtype,params,us\n"
+      "grouped_gemm,bf16,\"{\"\"experts\"\":4,\"\"tokens\"\":64,\"\"n\"\":8,\"\"k\"\":8,"
+      "\"\"skew\"\":1}\",5\n"
+      "grouped_gemm,bf16,\" { \"\"skew\"\" : 0.5, \"\"n\"\" : 8 , \"\"experts\"\" : 4, "
+      "\"\"tokens\"\" : 64,\n\"\"k\"\" : 8, \"\"skew\"\" : 1.0 } \",5\n"
+      "permute,bf16,\"{\"\"shape\"\": [2, 3, 4], \"\"order\"\": [0, 2, 1]}\",5\n"
+      "permute,bf16,\"{\"\"order\"\":[0,2,1],\"\"shape\"\":[2,3,4]}\",5\n"
+      "permute,bf16,\"{\"\"order\"\":[2,0,1],\"\"shape\"\":[2,3,4]}\",5\n");
+  EXPECT_EQ(experts.rows[0].key, experts.rows[1].key);
+  EXPECT_EQ(experts.rows[2].key, experts.rows[3].key);
+  EXPECT_NE(experts.rows[3].key, experts.rows[4].key);
+  // The same attention as another project writes it down.
+  EXPECT_EQ(read("op,dtype,params,us\n"
+                 "sdpa,bf16,\"{\"\"b\"\": 2, \"\"h\"\": 8, \"\"kv\"\": 4, \"\"s\"\": 1024, "
+                 "\"\"t\"\": 1024, \"\"d\"\": 64, \"\"causal\"\": true, \"\"paged\"\": true, "
+                 "\"\"window\"\": 128, \"\"kv_dtype\"\": \"\"fp8\"\"}\",200\n")
+                .rows[0]
+                .key,
+            read(std::string(kAttentionHeader) +
+                 "1,context_attention,fa,2,1024,8,4,64,bfloat16,fp8,0,128,0.2,300\n")
+                .rows[0]
+                .key);
   // The same product as another project writes it down.
   EXPECT_EQ(
       t.rows[5].key,
@@ -254,7 +278,7 @@ TEST(MeasuredTable, RefusesWhatIsNotATime) {
 TEST(MeasuredTable, RefusesWhatItDoesNotKnow) {
   const auto ours = [](const std::string& row) { return error_of("op,dtype,params,us\n" + row); };
   EXPECT_EQ(ours("gem,bf16,\"{\"\"m\"\":1,\"\"n\"\":1,\"\"k\"\":1}\",2\n"),
-            "t.csv:2:1: op: 'gem' is not known; did you mean 'gemm'?");
+            "t.csv:2:1: op: 'gem' is not known; did you mean 'gemm' or 'grouped_gemm'?");
   EXPECT_THAT(ours("gemm,bf61,\"{\"\"m\"\":1,\"\"n\"\":1,\"\"k\"\":1}\",2\n"),
               HasSubstr("t.csv:2:6: dtype: 'bf61' is not known"));
   EXPECT_EQ(ours("gemm,bf16,\"{\"\"m\"\":1,\"\"n\"\":1}\",2\n"),

@@ -51,13 +51,15 @@ Precision precision(std::string_view dtype) {
   if (dtype == "fp4") return plain(E::kF4E2M1FN, E::kF4E2M1FN);
   if (dtype == "int4_weight")
     return {E::kBF16, E::kS4, E::kBF16, E::kBF16, E::kBF16, 128, false, false};
+  if (dtype == "fp4_weight")  // MXFP4 of the Open Compute Project's specification
+    return {E::kBF16, E::kF4E2M1FN, E::kBF16, E::kBF16, E::kF8E8M0FNU, 32, false, false};
   if (dtype == "fp8_block")
     return {E::kF8E4M3FN, E::kF8E4M3FN, E::kF8E4M3FN, E::kBF16, E::kF32, 128, true, true};
   const auto type = element_type_from_user(dtype);
   if (!type || *type == E::kNone || *type == E::kString)
     throw std::invalid_argument(
         fmt::format("dtype: '{}' is not known; there is fp32, tf32, fp16, bf16, fp8, fp8_block, "
-                    "int8, int4_weight, fp4, …",
+                    "int8, int4_weight, fp4_weight, fp4, …",
                     dtype));
   return plain(*type, *type);
 }
@@ -506,6 +508,13 @@ constexpr std::array kOperators = {
              [](Builder& b) { b.attention(); }},
     Operator{"add", "shape", kShape, [](Builder& b) { b.elementwise(Opcode::k_add, 2); }},
     Operator{"mul", "shape", kShape, [](Builder& b) { b.elementwise(Opcode::k_multiply, 2); }},
+    Operator{"div", "shape", kShape, [](Builder& b) { b.elementwise(Opcode::k_divide, 2); }},
+    Operator{"pow", "shape", kShape, [](Builder& b) { b.elementwise(Opcode::k_power, 2); }},
+    Operator{"add_scalar", "shape", kShape, [](Builder& b) { b.elementwise(Opcode::k_add, 1); }},
+    Operator{"mul_scalar", "shape", kShape,
+             [](Builder& b) { b.elementwise(Opcode::k_multiply, 1); }},
+    Operator{"div_scalar", "shape", kShape, [](Builder& b) { b.elementwise(Opcode::k_divide, 1); }},
+    Operator{"pow_scalar", "shape", kShape, [](Builder& b) { b.elementwise(Opcode::k_power, 1); }},
     Operator{"relu", "shape", kShape, [](Builder& b) { b.elementwise(Opcode::k_relu, 1); }},
     Operator{"gelu", "shape", kShape, [](Builder& b) { b.elementwise(Opcode::k_gelu, 1); }},
     Operator{"silu", "shape", kShape, [](Builder& b) { b.elementwise(Opcode::k_silu, 1); }},

@@ -11,7 +11,7 @@ namespace orrery {
 /// The kernel of one operator as measuring scripts name it: `op` and `dtype` as
 /// in data/h200 (`gemm` `bf16` {"m": 512, "n": 4096, "k": 4096}), `params` a JSON
 /// object. `fp32` keeps products on the vector units, `tf32` uses the matrix
-/// units on four-byte inputs; `int4_weight` and `fp8_block` are products with scales
+/// units on four-byte inputs; `int4_weight`, `fp4_weight` and `fp8_block` are products with scales
 /// for blocks of 128. It is the kernel that `kernel_of` gives for the operation, made
 /// from the sizes alone in about 0.1 µs. Throws std::invalid_argument that says what is
 /// wrong with which of the three.

@@ -73,6 +73,10 @@ TEST(OperatorKernel, NarrowWeights) {
   EXPECT_EQ(int4.cost.bytes_written, 2 * 3 * 256);
   EXPECT_EQ(std::get<ProductShape>(int4.shape),
             (ProductShape{1, 3, 256, 512, 1, 0, ElementType::kS4, 128}));
+  const Kernel fp4 = operator_kernel("gemm", "fp4_weight", R"({"m": 3, "n": 256, "k": 512})");
+  EXPECT_EQ(fp4.cost.matrix_type, ElementType::kBF16);
+  // MXFP4: a scale of one byte for each 32.
+  EXPECT_EQ(fp4.cost.bytes_read, 2 * 3 * 512 + 256 * 512 / 2 + 256 * 16);
   const Kernel fp8 = operator_kernel("gemm", "fp8_block", R"({"m": 3, "n": 256, "k": 512})");
   EXPECT_EQ(fp8.cost.matrix_type, ElementType::kF8E4M3FN);
   // fp32 scales: of weights one for 128×128, of activations one for 1×128.
@@ -145,6 +149,12 @@ TEST(OperatorKernel, TheRestByTheirBytes) {
   // Of fp32 [8, 16]: 512 bytes.
   for (const Case& c : {Case{"add", 3 * 512},
                         {"mul", 3 * 512},
+                        {"div", 3 * 512},
+                        {"pow", 3 * 512},
+                        {"add_scalar", 2 * 512},
+                        {"mul_scalar", 2 * 512},
+                        {"div_scalar", 2 * 512},
+                        {"pow_scalar", 2 * 512},
                         {"relu", 2 * 512},
                         {"gelu", 2 * 512},
                         {"silu", 2 * 512},

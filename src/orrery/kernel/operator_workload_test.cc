@@ -51,6 +51,12 @@ class OperatorWorkload {
     if (op == "sdpa") return attention();
     if (op == "add") return simple(Opcode::k_add, 2);
     if (op == "mul") return simple(Opcode::k_multiply, 2);
+    if (op == "div") return simple(Opcode::k_divide, 2);
+    if (op == "pow") return simple(Opcode::k_power, 2);
+    if (op == "add_scalar") return simple(Opcode::k_add, 1);
+    if (op == "mul_scalar") return simple(Opcode::k_multiply, 1);
+    if (op == "div_scalar") return simple(Opcode::k_divide, 1);
+    if (op == "pow_scalar") return simple(Opcode::k_power, 1);
     if (op == "relu") return simple(Opcode::k_relu, 1);
     if (op == "gelu") return simple(Opcode::k_gelu, 1);
     if (op == "silu") return simple(Opcode::k_silu, 1);
