@@ -7,7 +7,6 @@
 
 #include "orrery/api/trust.h"
 #include "orrery/base/data_folder.h"
-#include "orrery/kernel/operator_kernel.h"
 #include "orrery/model/composition.h"
 #include "orrery/model/stack.h"
 
@@ -170,34 +169,6 @@ PredictAnswer Session::predict(const PredictRequest& request) const {
     answer.trust = trust_of(data_folder_, as_catalogued ? device.name : device.name + ", changed",
                             request.stack, request.kernel_model);
   return answer;
-}
-
-std::vector<OperatorAnswer> Session::predict_operators(const KernelRequest& request,
-                                                       const std::vector<OperatorRow>& rows) const {
-  Registry<Stack>::instance().at(request.stack, "stack");  // an unknown one is refused, not ignored
-  const auto& model_entry =
-      Registry<KernelModel>::instance().at(request.kernel_model, "kernel model");
-  const Device device = catalogue_.device(request.device, request.overrides);
-  const auto predictor = model_entry.create()->bind(device, request.stack);
-  std::vector<OperatorAnswer> answers(rows.size());
-  for (size_t i = 0; i < rows.size(); ++i) {
-    Kernel kernel;
-    try {
-      kernel = operator_kernel(rows[i].op, rows[i].dtype, rows[i].params);
-    } catch (const std::invalid_argument& e) {
-      throw Error(ErrorKind::kInput, {request.table, rows[i].line, 0}, e.what());
-    }
-    OperatingPoint point = request.point;
-    if (rows[i].sm_mhz > 0) point.clock = Hertz(rows[i].sm_mhz * 1e6);
-    Estimate estimate;
-    predictor->predict({&kernel, 1}, point, {&estimate, 1});
-    Launch launch;
-    launch.kernel = kernel;
-    const Composition c = compose({&launch, 1}, {&estimate, 1}, LaunchCosts{}, Watts());
-    answers[i] = {c.step.value.value * 1e6, c.step.low.value * 1e6, c.step.high.value * 1e6,
-                  request.kernel_model};
-  }
-  return answers;
 }
 
 std::vector<std::pair<std::string, std::vector<Description>>> Session::models() const {

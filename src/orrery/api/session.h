@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "orrery/base/registry.h"
+#include "orrery/base/source.h"
 #include "orrery/hardware/catalogue.h"
 #include "orrery/kernel/kernel_model.h"
 #include "orrery/workload/reader.h"
@@ -95,6 +97,9 @@ struct KernelRequest {
   OperatingPoint point;
 };
 
+/// The rows of a CSV with the columns op, dtype, params and perhaps sm_mhz.
+std::vector<OperatorRow> read_operators(const Source& table);
+
 struct InspectAnswer {
   std::string name, format;
   int64_t partitions = 1, replicas = 1;
@@ -148,6 +153,11 @@ class Session {
   PredictAnswer predict(const PredictRequest& request) const;
   std::vector<OperatorAnswer> predict_operators(const KernelRequest& request,
                                                 const std::vector<OperatorRow>& rows) const;
+  /// The CSV `table` with the columns predicted_us, low_us, high_us and model added,
+  /// given to `write` piece by piece: its rows are read, predicted and forgotten, a
+  /// million a second, whatever the length of the table. Rows keep their own quoting.
+  void predict_table(const KernelRequest& request, const Source& table,
+                     const std::function<void(std::string_view)>& write) const;
   InspectAnswer inspect(const std::string& workload, const ReadOptions& options) const;
 
   const Catalogue& catalogue() const { return catalogue_; }

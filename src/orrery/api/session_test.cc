@@ -1,5 +1,6 @@
 #include "orrery/api/session.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -8,6 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "orrery/base/csv.h"
 #include "orrery/model/stack.h"
 
 namespace orrery {
@@ -220,6 +222,67 @@ TEST_F(SessionTest, Operators) {
     EXPECT_EQ(error.exit_code(), 3);
     EXPECT_THAT(error.what(), HasSubstr("ops.csv:17"));
   }
+}
+
+TEST_F(SessionTest, ATableOfOperators) {
+  KernelRequest request;
+  request.table = "ops.csv";
+  request.device = "h200";
+  std::string text = "note,op,dtype,params,sm_mhz\n";
+  constexpr int kRows = 1500;  // several blocks
+  for (int i = 1; i <= kRows; ++i)
+    text += fmt::format(
+        "\"{0}\",gemm,bf16,\"{{\"\"m\"\": {0}, \"\"n\"\": 4096, \"\"k\"\": 4096}}\",{1}\n", i,
+        i % 3 == 0 ? "915" : "");
+  const auto predicted = [&](const std::string& table) {
+    std::string written;
+    session_.predict_table(request, Source::from_memory("ops.csv", table),
+                           [&](std::string_view piece) { written += piece; });
+    return written;
+  };
+  const std::string written = predicted(text);
+  // The same rows through the other door.
+  const auto rows = read_operators(Source::from_memory("ops.csv", text));
+  const auto answers = session_.predict_operators(request, rows);
+  ASSERT_EQ(answers.size(), static_cast<size_t>(kRows));
+  const CsvTable table = CsvTable::parse(Source::from_memory("out.csv", written));
+  ASSERT_EQ(table.rows(), static_cast<size_t>(kRows));
+  for (size_t i = 0; i < table.rows(); ++i) {
+    EXPECT_EQ(table.at(i, table.required_column("note")), std::to_string(i + 1));
+    EXPECT_EQ(table.at(i, table.required_column("predicted_us")),
+              fmt::format("{:.6g}", answers[i].predicted_us));
+    EXPECT_EQ(table.at(i, table.required_column("low_us")),
+              fmt::format("{:.6g}", answers[i].low_us));
+    EXPECT_EQ(table.at(i, table.required_column("high_us")),
+              fmt::format("{:.6g}", answers[i].high_us));
+    EXPECT_EQ(table.at(i, table.required_column("model")), "roofline");
+  }
+  EXPECT_THAT(written, HasSubstr("\n\"7\",gemm"));  // rows as they were written
+  EXPECT_EQ(predicted("op,dtype,params\n"), "op,dtype,params,predicted_us,low_us,high_us,model\n");
+}
+
+TEST_F(SessionTest, ABadRowOfATableIsNamed) {
+  KernelRequest request;
+  request.table = "ops.csv";
+  request.device = "h200";
+  const auto refusal = [&](const std::string& text) -> std::string {
+    try {
+      session_.predict_table(request, Source::from_memory("ops.csv", text),
+                             [](std::string_view) {});
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), 3);
+      return error.what();
+    }
+    return "";
+  };
+  std::string many = "op,dtype,params,sm_mhz\n";
+  for (int i = 0; i < 1000; ++i) many += "add,bf16,{\"shape\": [8]},\n";
+  EXPECT_EQ(refusal(many + "add,bf16,{},\n"),
+            "ops.csv:1002: params: add needs 'shape', a list of 1 to 8 sizes");
+  EXPECT_EQ(refusal(many + "add,bf16,{\"shape\": [8]},fast\n"),
+            "ops.csv:1002: sm_mhz: 'fast' is not a clock in MHz");
+  EXPECT_EQ(refusal(many + "add,bf16\n"), "ops.csv:1002:1: 2 fields, the header has 4");
+  EXPECT_EQ(refusal("op,dtype\n"), "ops.csv:1:1: column 'params' is missing; there is: op, dtype");
 }
 
 TEST_F(SessionTest, OperatorsOfAnUnknownStackAreRefused) {

@@ -3,138 +3,139 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <deque>
 
 namespace orrery {
 namespace {
 
-/// Reads records one after the other without copying what needs no unescaping.
-class RecordReader {
- public:
-  RecordReader(const Source& source, std::deque<std::string>& unescaped, size_t offset = 0)
-      : source_(source), text_(source.text()), unescaped_(unescaped), at_(offset) {}
+int find_column(const std::vector<std::string>& header, std::string_view name) {
+  const auto found = std::find(header.begin(), header.end(), name);
+  return found == header.end() ? -1 : static_cast<int>(found - header.begin());
+}
 
-  size_t offset() const { return at_; }
-  int64_t line() const { return line_; }
+size_t require_column(const std::string& file, const std::vector<std::string>& header,
+                      std::string_view name) {
+  const int index = find_column(header, name);
+  if (index >= 0) return static_cast<size_t>(index);
+  std::string known;
+  for (const std::string& h : header) known += (known.empty() ? "" : ", ") + h;
+  throw Error(ErrorKind::kInput, {file, 1, 1},
+              fmt::format("column '{}' is missing; there is: {}", name, known));
+}
 
-  /// Appends the next record's fields; false at the end of the text.
-  bool next(std::vector<std::string_view>& fields) {
-    if (at_ >= text_.size()) return false;
-    fields.push_back(field());
-    while (to_next_field()) fields.push_back(field());
-    if (at_ < text_.size() && text_[at_] == '\r') ++at_;
-    if (at_ < text_.size() && text_[at_] == '\n') ++at_;
-    ++line_;
-    return true;
-  }
-
-  std::string_view field() {
-    if (at_ < text_.size() && text_[at_] == '"') return quoted_field();
-    const size_t start = at_;
-    while (at_ < text_.size() && text_[at_] != ',' && text_[at_] != '\n' && text_[at_] != '\r')
-      ++at_;
-    return text_.substr(start, at_ - start);
-  }
-
-  bool to_next_field() {
-    if (at_ >= text_.size() || text_[at_] != ',') return false;
-    ++at_;
-    return true;
-  }
-
- private:
-  std::string_view quoted_field() {
-    const size_t opened = at_;
-    size_t start = at_ + 1;
-    std::string* joined = nullptr;
-    std::string_view content;
-    while (true) {
-      const size_t quote = text_.find('"', start);
-      if (quote == std::string_view::npos)
-        source_.fail(opened, "a quoted field that is not closed");
-      const std::string_view part = text_.substr(start, quote - start);
-      line_ += std::count(part.begin(), part.end(), '\n');
-      const bool doubled = quote + 1 < text_.size() && text_[quote + 1] == '"';
-      if (doubled && joined == nullptr) joined = &unescaped_.emplace_back();
-      if (joined == nullptr) {
-        content = part;
-      } else {
-        joined->append(part);
-        if (doubled) joined->push_back('"');
-        content = *joined;
-      }
-      start = quote + (doubled ? 2 : 1);
-      if (!doubled) break;
-    }
-    at_ = start;
-    if (at_ < text_.size() && text_[at_] != ',' && text_[at_] != '\n' && text_[at_] != '\r')
-      source_.fail(at_, "expected ',' or the end of the line after a quoted field");
-    return content;
-  }
-
-  const Source& source_;
-  std::string_view text_;
-  std::deque<std::string>& unescaped_;
-  size_t at_;
-  int64_t line_ = 1;
-};
+bool ends_field(char c) { return c == ',' || c == '\n' || c == '\r'; }
 
 }  // namespace
 
-CsvTable CsvTable::parse(const Source& source) {
-  CsvTable table(source);
-  RecordReader reader(source, *table.unescaped_);
-  std::vector<std::string_view>& cells = table.cells_;
-  if (!reader.next(cells) || (cells.size() == 1 && cells[0].empty()))
-    source.fail(0, "expected a header line with the columns' names");
-  table.header_.assign(cells.begin(), cells.end());
-  std::sort(cells.begin(), cells.end());
-  if (const auto twice = std::adjacent_find(cells.begin(), cells.end()); twice != cells.end())
-    source.fail(0, fmt::format("column '{}' is named twice", *twice));
-  cells.clear();
-  const size_t width = table.header_.size();
+CsvReader::CsvReader(const Source& source)
+    : source_(source),
+      at_(source_.text().data()),
+      end_(source_.text().data() + source_.text().size()) {
+  if (!read_record() || (field_count_ == 1 && fields_[0].length == 0))
+    source_.fail(0, "expected a header line with the columns' names");
+  for (size_t c = 0; c < field_count_; ++c) header_.emplace_back(field(c));
+  std::vector<std::string_view> names(header_.begin(), header_.end());
+  std::sort(names.begin(), names.end());
+  if (const auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end())
+    source_.fail(0, fmt::format("column '{}' is named twice", *twice));
+}
+
+int CsvReader::column(std::string_view name) const { return find_column(header_, name); }
+
+size_t CsvReader::required_column(std::string_view name) const {
+  return require_column(source_.name(), header_, name);
+}
+
+bool CsvReader::next() {
+  do {
+    if (!read_record()) return false;
+  } while (field_count_ == 1 && fields_[0].length == 0);
+  if (field_count_ != header_.size())
+    fail(record_.data(), fmt::format("{} fields, the header has {}", field_count_, header_.size()));
+  return true;
+}
+
+SourceLocation CsvReader::location(size_t column) const {
+  return source_.location(static_cast<size_t>(fields_[column].start - source_.text().data()));
+}
+
+void CsvReader::fail(const char* at, std::string message) const {
+  source_.fail(static_cast<size_t>(at - source_.text().data()), std::move(message));
+}
+
+bool CsvReader::read_record() {
+  if (at_ == end_) return false;
+  const char* at = at_;
+  record_line_ = line_;
+  field_count_ = 0;
+  unescaped_size_ = 0;
   while (true) {
-    const size_t start = reader.offset();
-    const int64_t starts_on = reader.line();
-    const size_t before = cells.size();
-    if (!reader.next(cells)) break;
-    const size_t found = cells.size() - before;
-    if (found == 1 && cells.back().empty()) {  // an empty line
-      cells.pop_back();
-      continue;
+    // Fields beyond the header's are counted, not kept: their row is refused.
+    if (field_count_ == fields_.size() && header_.empty()) fields_.emplace_back();
+    Field& field = fields_[std::min(field_count_++, fields_.size() - 1)];
+    field.start = at;
+    if (at != end_ && *at == '"') {
+      at = read_quoted(at, field);
+      if (at != end_ && !ends_field(*at))
+        fail(at, "expected ',' or the end of the line after a quoted field");
+    } else {
+      field.begin = at;
+      while (at != end_ && !ends_field(*at)) ++at;
+      field.length = static_cast<size_t>(at - field.begin);
     }
-    if (found != width)
-      source.fail(start, fmt::format("{} fields, the header has {}", found, width));
-    if (cells.size() > kMostCells)
-      source.fail(start, fmt::format("more than {} fields in one table", kMostCells));
-    table.lines_.push_back(starts_on);
-    table.offsets_.push_back(start);
+    if (at == end_ || *at != ',') break;
+    ++at;
+  }
+  record_ = {at_, static_cast<size_t>(at - at_)};
+  if (at != end_ && *at == '\r') ++at;
+  if (at != end_ && *at == '\n') ++at;
+  ++line_;
+  at_ = at;
+  return true;
+}
+
+const char* CsvReader::read_quoted(const char* at, Field& field) {
+  const char* const opened = at++;
+  const char* const end = end_;  // kept in registers: characters written could change members
+  field.begin = nullptr;
+  field.offset = unescaped_size_;
+  size_t size = unescaped_size_, room = unescaped_.size();
+  char* out = unescaped_.data();
+  while (true) {
+    if (at == end) fail(opened, "a quoted field that is not closed");
+    const char c = *at++;
+    if (c == '"') {
+      if (at == end || *at != '"') break;
+      ++at;
+    }
+    if (c == '\n') ++line_;
+    if (size == room) {
+      room = 2 * room + 256;
+      unescaped_.resize(room);
+      out = unescaped_.data();
+    }
+    out[size++] = c;
+  }
+  field.length = size - field.offset;
+  unescaped_size_ = size;
+  return at;
+}
+
+CsvTable CsvTable::parse(const Source& source) {
+  CsvReader reader(source);
+  CsvTable table;
+  table.name_ = source.name();
+  table.header_ = reader.header();
+  while (reader.next()) {
+    for (size_t c = 0; c < table.header_.size(); ++c) table.cells_.emplace_back(reader.field(c));
+    table.lines_.push_back(reader.line());
   }
   return table;
 }
 
-SourceLocation CsvTable::location(size_t row, size_t column) const {
-  std::deque<std::string> unescaped;
-  RecordReader reader(source_, unescaped, offsets_[row]);
-  for (size_t i = 0; i < column; ++i) {
-    reader.field();
-    reader.to_next_field();
-  }
-  return source_.location(reader.offset());
-}
-
-int CsvTable::column(std::string_view name) const {
-  const auto found = std::find(header_.begin(), header_.end(), name);
-  return found == header_.end() ? -1 : static_cast<int>(found - header_.begin());
-}
+int CsvTable::column(std::string_view name) const { return find_column(header_, name); }
 
 size_t CsvTable::required_column(std::string_view name) const {
-  const int index = column(name);
-  if (index >= 0) return static_cast<size_t>(index);
-  std::string known;
-  for (const std::string& h : header_) known += (known.empty() ? "" : ", ") + h;
-  throw Error(ErrorKind::kInput, {source_.name(), 1, 1},
-              fmt::format("column '{}' is missing; there is: {}", name, known));
+  return require_column(name_, header_, name);
 }
 
 std::string csv_field(std::string_view text) {

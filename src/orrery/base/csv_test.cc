@@ -51,12 +51,15 @@ TEST(Csv, KnowsTheLineOfARowAcrossLineBreaksInQuotes) {
 }
 
 TEST(Csv, KnowsWhereACellBegins) {
-  const CsvTable t = parse("a,b,c\n1,\"x \"\"y\"\"\",3\n4,\"two\nlines\",6\n");
-  EXPECT_EQ(t.at(0, 1), "x \"y\"");
-  const SourceLocation last = t.location(0, 2);  // after 1, and "x ""y""",
+  CsvReader reader(
+      Source::from_memory("t.csv", "a,b,c\n1,\"x \"\"y\"\"\",3\n4,\"two\nlines\",6\n"));
+  ASSERT_TRUE(reader.next());
+  EXPECT_EQ(reader.field(1), "x \"y\"");
+  const SourceLocation last = reader.location(2);  // after 1, and "x ""y""",
   EXPECT_EQ(last.line, 2);
   EXPECT_EQ(last.column, 13);
-  const SourceLocation after_break = t.location(1, 2);  // after lines",
+  ASSERT_TRUE(reader.next());
+  const SourceLocation after_break = reader.location(2);  // after lines",
   EXPECT_EQ(after_break.line, 4);
   EXPECT_EQ(after_break.column, 8);
 }
@@ -92,6 +95,31 @@ TEST(Csv, AHeaderOfManyColumnsIsReadInTime) {
   std::string header = "c0";
   for (int i = 1; i < 200000; ++i) header += ",c" + std::to_string(i);
   EXPECT_EQ(parse(header + "\n").header().size(), 200000u);  // by comparing pairs: 2·10^10
+}
+
+TEST(Csv, AReaderGivesFieldsAndTheRecordAsWritten) {
+  const Source source = Source::from_memory(
+      "t.csv", "op,params,\"us\"\r\ngemm,\"{\"\"m\"\": 8}\",\"1\n2\"\r\n\r\n\"a\",,\"\"\"\"");
+  CsvReader reader(source);
+  EXPECT_EQ(reader.required_column("us"), 2u);
+  ASSERT_TRUE(reader.next());
+  EXPECT_EQ(reader.field(0), "gemm");
+  EXPECT_EQ(reader.field(1), "{\"m\": 8}");
+  EXPECT_EQ(reader.field(2), "1\n2");
+  EXPECT_EQ(reader.record(), "gemm,\"{\"\"m\"\": 8}\",\"1\n2\"");
+  EXPECT_EQ(reader.line(), 2);
+  ASSERT_TRUE(reader.next());
+  EXPECT_EQ(reader.field(0), "a");
+  EXPECT_EQ(reader.field(1), "");
+  EXPECT_EQ(reader.field(2), "\"");
+  EXPECT_EQ(reader.line(), 5);
+  EXPECT_FALSE(reader.next());
+  EXPECT_FALSE(reader.next());
+}
+
+TEST(Csv, ARowOfManyFieldsIsCountedNotKept) {
+  EXPECT_EQ(error_of("a,b\n" + std::string(1000000, ',') + "\n"),
+            "t.csv:2:1: 1000001 fields, the header has 2");
 }
 
 TEST(Csv, WrittenFieldsAreReadBack) {

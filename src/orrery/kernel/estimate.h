@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 
 #include "orrery/base/units.h"
@@ -27,5 +29,21 @@ struct Estimate {
 /// Standard deviations from the middle to either end of a 90 % interval of a
 /// normal distribution.
 inline constexpr double kNinetyPercent = 1.6448536269514722;
+
+/// A time with its 90 % interval.
+struct TimeInterval {
+  Seconds value, low, high;
+};
+
+/// The interval of one kernel that runs once, as `compose` gives it: from
+/// t·exp(skew − z·σ) to t·exp(skew + z·σ) with σ² = own² + Σ loading², widened to
+/// hold t itself.
+inline TimeInterval interval(const Estimate& e) {
+  double variance = static_cast<double>(e.own_spread) * e.own_spread;
+  for (float loading : e.loadings) variance += static_cast<double>(loading) * loading;
+  const double reach = kNinetyPercent * std::sqrt(variance);
+  return {e.seconds, e.seconds * std::min(1.0, std::exp(e.skew - reach)),
+          e.seconds * std::max(1.0, std::exp(e.skew + reach))};
+}
 
 }  // namespace orrery

@@ -19,6 +19,23 @@ struct OperatingPoint {
   Hertz clock;  ///< Fixed compute clock; 0: what the regime gives.
 };
 
+/// One operating point for all kernels of a batch, or one for each. Refers to what
+/// it was made from.
+class OperatingPoints {
+ public:
+  OperatingPoints() : OperatingPoints(kAny) {}
+  // NOLINTNEXTLINE(google-explicit-constructor): one point is the usual case.
+  OperatingPoints(const OperatingPoint& all) : points_(&all), step_(0) {}
+  explicit OperatingPoints(std::span<const OperatingPoint> each) : points_(each.data()), step_(1) {}
+
+  const OperatingPoint& operator[](size_t kernel) const { return points_[kernel * step_]; }
+
+ private:
+  static constexpr OperatingPoint kAny{};
+  const OperatingPoint* points_;
+  size_t step_;
+};
+
 /// Why an estimate is what it is.
 struct Explanation {
   std::string bound;  ///< "compute", "memory", "special functions", "latency"
@@ -29,7 +46,7 @@ class Predictor {
  public:
   virtual ~Predictor() = default;
   /// Estimates for a batch of kernels, launch gaps left out.
-  virtual void predict(std::span<const Kernel> kernels, const OperatingPoint& point,
+  virtual void predict(std::span<const Kernel> kernels, OperatingPoints points,
                        std::span<Estimate> estimates) const = 0;
   virtual Explanation explain(const Kernel& kernel, const OperatingPoint& point) const = 0;
   /// What this device or kernel lacks for a sound answer, for `gaps`.

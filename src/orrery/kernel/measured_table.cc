@@ -70,20 +70,18 @@ class Names {
 /// A row of the file and what every format needs from it.
 class RowReader {
  public:
-  RowReader(const CsvTable& csv, MeasuredTable& table)
+  RowReader(const CsvReader& csv, MeasuredTable& table)
       : csv_(csv),
         table_(table),
         operations_(table.operations),
         sources_(table.sources),
         devices_(table.devices) {}
 
-  void to_row(size_t row) { row_ = row; }
-
-  std::string_view text(size_t column) const { return csv_.at(row_, column); }
+  std::string_view text(size_t column) const { return csv_.field(column); }
   std::string_view text(int column) const { return text(static_cast<size_t>(column)); }
 
   [[noreturn]] void fail(size_t column, const std::string& message) const {
-    throw Error(ErrorKind::kInput, csv_.location(row_, column),
+    throw Error(ErrorKind::kInput, csv_.location(column),
                 fmt::format("{}: {}", csv_.header()[column], message));
   }
 
@@ -133,7 +131,7 @@ class RowReader {
       canonical_dtype_ = canonical_dtype(dtype);
     }
     row.key = stable_hash({op, canonical_dtype_, canonical_params});
-    row.line = static_cast<uint32_t>(csv_.line(row_));
+    row.line = static_cast<uint32_t>(csv_.line());
     name_.assign(op).append(" ").append(dtype);
     row.operation = number_of(operations_, name_);
   }
@@ -147,8 +145,7 @@ class RowReader {
     const std::string_view message = error.what();
     const size_t colon = message.find(':');
     const int column = colon == std::string_view::npos ? -1 : csv_.column(message.substr(0, colon));
-    throw Error(ErrorKind::kInput,
-                csv_.location(row_, column < 0 ? 0 : static_cast<size_t>(column)),
+    throw Error(ErrorKind::kInput, csv_.location(column < 0 ? 0 : static_cast<size_t>(column)),
                 std::string(message));
   }
 
@@ -167,16 +164,15 @@ class RowReader {
   uint16_t number_of(Names& names, std::string_view name) {
     const auto found = names.number(name);
     if (!found)
-      throw Error(ErrorKind::kInput, csv_.location(row_, 0),
+      throw Error(ErrorKind::kInput, csv_.location(0),
                   fmt::format("more than {} different names in one table", UINT16_MAX));
     return *found;
   }
 
-  const CsvTable& csv_;
+  const CsvReader& csv_;
   MeasuredTable& table_;
   Names operations_, sources_, devices_;
   std::string name_, dtype_, canonical_dtype_;
-  size_t row_ = 0;
 };
 
 /// How one format's rows become measurements.
@@ -295,7 +291,7 @@ class CanonicalParameters {
 
 class OrreryFormat final : public Format {
  public:
-  explicit OrreryFormat(const CsvTable& csv)
+  explicit OrreryFormat(const CsvReader& csv)
       : op_(csv.required_column("op")),
         dtype_(csv.required_column("dtype")),
         params_(csv.required_column("params")) {
@@ -389,7 +385,7 @@ constexpr auto kQuantizations = std::to_array<Renamed>({{"bfloat16", "bf16"},
 
 class AiconfiguratorFormat final : public Format {
  public:
-  explicit AiconfiguratorFormat(const CsvTable& csv)
+  explicit AiconfiguratorFormat(const CsvReader& csv)
       : op_(csv.required_column("op_name")),
         latency_(csv.required_column("latency")),
         kernel_source_(csv.column("kernel_source")),
@@ -439,7 +435,7 @@ class AiconfiguratorFormat final : public Format {
   }
 
  private:
-  static std::vector<size_t> sizes(const CsvTable& csv,
+  static std::vector<size_t> sizes(const CsvReader& csv,
                                    std::initializer_list<std::string_view> names) {
     std::vector<size_t> columns;
     for (std::string_view name : names) columns.push_back(csv.required_column(name));
@@ -545,7 +541,7 @@ constexpr auto kNeusightConvolutions = std::to_array<Renamed>({{"conv", "conv2d"
 
 class NeusightFormat final : public Format {
  public:
-  explicit NeusightFormat(const CsvTable& csv)
+  explicit NeusightFormat(const CsvReader& csv)
       : op_(csv.required_column("op")),
         device_(csv.required_column("device")),
         latency_(csv.required_column("latency_ms")),
@@ -614,7 +610,7 @@ class NeusightFormat final : public Format {
   std::string params_;
 };
 
-std::unique_ptr<Format> recognised(const CsvTable& csv, const Source& source) {
+std::unique_ptr<Format> recognised(const CsvReader& csv, const Source& source) {
   if (csv.column("op_name") >= 0) return std::make_unique<AiconfiguratorFormat>(csv);
   if (csv.column("latency_ms") >= 0) return std::make_unique<NeusightFormat>(csv);
   if (csv.column("op") >= 0 && csv.column("dtype") >= 0 && csv.column("params") >= 0)
@@ -628,25 +624,23 @@ std::unique_ptr<Format> recognised(const CsvTable& csv, const Source& source) {
 
 MeasuredTable read_measured_table(const Source& file) {
   const Source source = inflated(file);
-  const CsvTable csv = CsvTable::parse(source);
+  CsvReader csv(source);
   const std::unique_ptr<Format> format = recognised(csv, source);
-  if (csv.rows() == 0) source.fail(source.text().size(), "a table without rows");
-  if (csv.rows() > kMostMeasuredRows)
-    throw_input(source.name(), fmt::format("{} rows; a measured table may have {}", csv.rows(),
-                                           kMostMeasuredRows));
   MeasuredTable table;
   table.file = source.name();
   table.time_unit = format->time_unit();
-  table.rows.reserve(csv.rows());
   RowReader reader(csv, table);
-  for (size_t i = 0; i < csv.rows(); ++i) {
-    reader.to_row(i);
+  while (csv.next()) {
+    if (table.rows.size() >= kMostMeasuredRows)
+      throw Error(ErrorKind::kInput, csv.location(0),
+                  fmt::format("more than {} measured rows in one table", kMostMeasuredRows));
     try {
       format->read(reader);
     } catch (const std::invalid_argument& error) {
       reader.fail_kernel(error);
     }
   }
+  if (table.rows.empty()) source.fail(source.text().size(), "a table without rows");
   return table;
 }
 

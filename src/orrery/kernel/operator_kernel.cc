@@ -80,13 +80,12 @@ int64_t parts(int64_t whole, int64_t size) { return (whole + size - 1) / size; }
 double elements(const TensorSize& t) { return static_cast<double>(t.elements); }
 double bytes(const TensorSize& t) { return static_cast<double>(t.bytes); }
 
-/// A row of the table and the kernel it becomes.
+/// Fills a kernel from a row of the table.
 class OperatorBuilder {
  public:
-  OperatorBuilder(std::string_view op, std::string_view dtype, const OperatorParameters& params)
-      : op_(op), dtype_(dtype), type_(precision(dtype)), p_(params) {}
-
-  const Kernel& kernel() const { return kernel_; }
+  OperatorBuilder(std::string_view op, std::string_view dtype, const OperatorParameters& params,
+                  Kernel& kernel)
+      : op_(op), dtype_(dtype), type_(precision(dtype)), p_(params), kernel_(kernel) {}
 
   /// x[m,k]·w[n,k]ᵀ, or [b,m,k]·[b,k,n].
   void gemm(bool batched) {
@@ -470,7 +469,7 @@ class OperatorBuilder {
   std::string_view op_, dtype_;
   Precision type_;
   const OperatorParameters& p_;
-  Kernel kernel_;
+  Kernel& kernel_;
 };
 
 using Builder = OperatorBuilder;
@@ -547,20 +546,30 @@ constexpr std::array kOperators = {
              parameter_set({P::k_rows, P::k_shape}), [](Builder& b) { b.index_add(); }},
 };
 
-/// Places in kOperators, by name.
-constexpr std::array<uint8_t, kOperators.size()> kByName = [] {
-  std::array<uint8_t, kOperators.size()> order{};
-  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<uint8_t>(i);
-  std::sort(order.begin(), order.end(),
-            [](uint8_t a, uint8_t b) { return kOperators[a].name < kOperators[b].name; });
-  return order;
+/// A table of places in kOperators by a hash of their names; the next place is taken
+/// where one is not free.
+constexpr size_t kSlots = 128;
+constexpr uint8_t kFree = 255;
+constexpr size_t slot_of(std::string_view name) {
+  const size_t first = static_cast<unsigned char>(name.front());
+  const size_t last = static_cast<unsigned char>(name.back());
+  return (29 * name.size() + 5 * first + last) % kSlots;
+}
+constexpr std::array<uint8_t, kSlots> kByName = [] {
+  std::array<uint8_t, kSlots> table{};
+  for (uint8_t& slot : table) slot = kFree;
+  for (size_t i = 0; i < kOperators.size(); ++i) {
+    size_t slot = slot_of(kOperators[i].name);
+    while (table[slot] != kFree) slot = (slot + 1) % kSlots;
+    table[slot] = static_cast<uint8_t>(i);
+  }
+  return table;
 }();
 
 const Operator& find_operator(std::string_view name) {
-  const auto* const found =
-      std::lower_bound(kByName.begin(), kByName.end(), name,
-                       [](uint8_t at, std::string_view n) { return kOperators[at].name < n; });
-  if (found != kByName.end() && kOperators[*found].name == name) return kOperators[*found];
+  if (!name.empty())
+    for (size_t slot = slot_of(name); kByName[slot] != kFree; slot = (slot + 1) % kSlots)
+      if (kOperators[kByName[slot]].name == name) return kOperators[kByName[slot]];
   std::vector<std::string> known;
   known.reserve(kOperators.size());
   for (const Operator& o : kOperators) known.emplace_back(o.name);
@@ -584,9 +593,9 @@ const std::vector<OperatorDescription>& supported_operators() {
 Kernel operator_kernel(std::string_view op, std::string_view dtype, std::string_view params) {
   const Operator& found = find_operator(op);
   const OperatorParameters parameters(op, found.known, params);
-  OperatorBuilder builder(op, dtype, parameters);
+  Kernel kernel;
+  OperatorBuilder builder(op, dtype, parameters, kernel);
   found.build(builder);
-  Kernel kernel = builder.kernel();
   drop_unused_types(kernel.cost);
   return kernel;
 }

@@ -9,21 +9,20 @@
 namespace orrery {
 
 /// What parameters of operators are called, in all operators.
-#define ORRERY_PARAMETERS(X)                                                                      \
-  X(b)                                                                                            \
-  X(c)                                                                                            \
-  X(d) X(h) X(k) X(m) X(n) X(r) X(s) X(t) X(w) X(axis) X(causal) X(dv) X(ep) X(experts) X(groups) \
-      X(hidden) X(inter) X(kv) X(kv_dtype) X(layout) X(order) X(pad) X(paged) X(rows) X(shape)    \
-          X(skew) X(stride) X(tokens) X(topk) X(tp) X(vocab) X(window)
+// clang-format off
+#define ORRERY_PARAMETERS(X)                                                          \
+  X(b) X(c) X(d) X(h) X(k) X(m) X(n) X(r) X(s) X(t) X(w)                              \
+  X(axis) X(causal) X(dv) X(ep) X(experts) X(groups) X(hidden) X(inter) X(kv)         \
+  X(kv_dtype) X(layout) X(order) X(pad) X(paged) X(rows) X(shape) X(skew) X(stride)   \
+  X(tokens) X(topk) X(tp) X(vocab) X(window)
+// clang-format on
 
 enum class Parameter : uint8_t {
 #define ORRERY_PARAMETER(name) k_##name,
   ORRERY_PARAMETERS(ORRERY_PARAMETER)
 #undef ORRERY_PARAMETER
 };
-#define ORRERY_PARAMETER(name) +1
-inline constexpr size_t kParameterCount = 0 ORRERY_PARAMETERS(ORRERY_PARAMETER);
-#undef ORRERY_PARAMETER
+inline constexpr size_t kParameterCount = static_cast<size_t>(Parameter::k_window) + 1;
 static_assert(kParameterCount <= 64);
 
 std::string_view name(Parameter parameter);

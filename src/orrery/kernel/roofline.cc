@@ -44,10 +44,15 @@ class RooflinePredictor final : public Predictor {
     skew_ = static_cast<float>(std::log(kWorst * kBest) / 2);
   }
 
-  void predict(std::span<const Kernel> kernels, const OperatingPoint& point,
+  void predict(std::span<const Kernel> kernels, OperatingPoints points,
                std::span<Estimate> estimates) const override {
-    const Slowdown slowdown = slowdown_at(point);
+    Hertz clock;
+    Slowdown slowdown;
     for (size_t i = 0; i < kernels.size(); ++i) {
+      if (points[i].clock != clock) {
+        clock = points[i].clock;
+        slowdown = slowdown_at(points[i]);
+      }
       const Times t = times(kernels[i].cost, slowdown);
       Estimate& e = estimates[i];
       e = {};

@@ -8,11 +8,6 @@
 
 namespace orrery {
 
-/// A time with its 90 % interval.
-struct TimeInterval {
-  Seconds value, low, high;
-};
-
 /// The time and energy of one step from its kernels.
 struct Composition {
   TimeInterval step;         ///< Back to back: the longer of the device's and the host's time.

@@ -44,6 +44,22 @@ TEST(Compose, SumsKernelsGapsAndEnergy) {
   EXPECT_DOUBLE_EQ(c.step.low.value, c.step.value.value);      // no spread given
 }
 
+TEST(Compose, OneKernelHasItsOwnInterval) {
+  const Launch one[] = {launch(KernelFamily::kSort, 1)};
+  for (const float skew : {-0.8F, 0.0F, 0.05F, 0.8F}) {
+    Estimate e = estimate(3e-6, 0.1F, 0.2F, 0.05F);
+    e.skew = skew;
+    const Composition c = compose(one, {&e, 1}, {}, Watts(0));
+    const TimeInterval alone = interval(e);
+    EXPECT_DOUBLE_EQ(alone.value.value, c.step.value.value);
+    EXPECT_NEAR(alone.low.value, c.step.low.value, 1e-20);
+    EXPECT_NEAR(alone.high.value, c.step.high.value, 1e-20);
+  }
+  // σ = √(0.1² + 0.2² + 0.05²) = 0.22913; 3 µs · exp(∓1.64485·0.22913)
+  EXPECT_NEAR(interval(estimate(3e-6, 0.1F, 0.2F, 0.05F)).low.value, 2.05799e-6, 1e-11);
+  EXPECT_NEAR(interval(estimate(3e-6, 0.1F, 0.2F, 0.05F)).high.value, 4.37320e-6, 1e-11);
+}
+
 TEST(Compose, AStepOfTinyKernelsWaitsForTheHost) {
   const Launch launches[] = {launch(KernelFamily::kElementwise, 100)};
   const Estimate estimates[] = {estimate(1e-7, 0, 0, 0)};

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <numeric>
 
 #include "orrery/learn/fit_trees.h"
@@ -24,7 +23,6 @@ TreeOptions centre_options(size_t rows, int threads) {
   o.leaf_unit = 1e-4;
   o.depth = rows < 100 ? 3 : rows < 400 ? 4 : rows < 1000 ? 5 : 6;
   o.trees = rows < 100 ? 150 : rows < 400 ? 400 : 600;
-  if (rows > 1000) { auto g=[](const char*n,double v){const char*e=getenv(n);return e?atof(e):v;}; o.trees=int(g("T",o.trees)); o.depth=int(g("D",o.depth)); o.learning_rate=g("LR",.05); o.leaf_regularization=g("L2",1); o.feature_sample=g("FS",.5); o.row_sample=g("RS",.8); o.huber_delta=g("HU",.3); o.bins=int(g("B",128)); }
   return o;
 }
 
