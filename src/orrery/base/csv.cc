@@ -55,12 +55,7 @@ bool CsvReader::next() {
 }
 
 SourceLocation CsvReader::location(size_t column) const {
-  const char* at = record_.data();
-  for (bool quoted = false; column > 0; ++at) {
-    if (*at == '"') quoted = !quoted;
-    if (*at == ',' && !quoted) --column;
-  }
-  return source_.location(static_cast<size_t>(at - source_.text().data()));
+  return source_.location(static_cast<size_t>(fields_[column].start - source_.text().data()));
 }
 
 void CsvReader::fail(const char* at, std::string message) const {
@@ -77,6 +72,7 @@ bool CsvReader::read_record() {
     // Fields beyond the header's are counted, not kept: their row is refused.
     if (field_count_ == fields_.size() && header_.empty()) fields_.emplace_back();
     Field& field = fields_[std::min(field_count_++, fields_.size() - 1)];
+    field.start = at;
     if (at != end_ && *at == '"') {
       at = read_quoted(at, field);
       if (at != end_ && !ends_field(*at))

@@ -41,11 +41,12 @@ class CsvReader {
   std::string_view record() const { return record_; }
   /// The line the current record begins on.
   int64_t line() const { return record_line_; }
-  /// Where a field of the current record begins.
+  /// Where the current record's field begins.
   SourceLocation location(size_t column) const;
 
  private:
   struct Field {
+    const char* start = nullptr;  ///< In the source, an opening quote included.
     const char* begin = nullptr;  ///< Null: in the buffer.
     size_t offset = 0;            ///< Then where.
     size_t length = 0;

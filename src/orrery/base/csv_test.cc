@@ -49,17 +49,25 @@ TEST(Csv, KnowsTheLineOfARowAcrossLineBreaksInQuotes) {
   EXPECT_EQ(t.line(1), 5);  // after the broken field and an empty line
 }
 
-TEST(Csv, KnowsWhereAFieldBegins) {
+TEST(Csv, KnowsWhereACellBegins) {
   CsvReader reader(
-      Source::from_memory("t.csv", "a,b,c\n1,\"x \"\"y,\"\"\",3\n4,\"two\nlines\",6\n"));
+      Source::from_memory("t.csv", "a,b,c\n1,\"x \"\"y\"\"\",3\n4,\"two\nlines\",6\n"));
   ASSERT_TRUE(reader.next());
-  EXPECT_EQ(reader.field(1), "x \"y,\"");
-  EXPECT_EQ(reader.location(0).column, 1);
-  EXPECT_EQ(reader.location(2).line, 2);
-  EXPECT_EQ(reader.location(2).column, 14);  // after 1,"x ""y,""",
+  EXPECT_EQ(reader.field(1), "x \"y\"");
+  const SourceLocation last = reader.location(2);  // after 1, and "x ""y""",
+  EXPECT_EQ(last.line, 2);
+  EXPECT_EQ(last.column, 13);
   ASSERT_TRUE(reader.next());
-  EXPECT_EQ(reader.location(2).line, 4);
-  EXPECT_EQ(reader.location(2).column, 8);  // after lines",
+  const SourceLocation after_break = reader.location(2);  // after lines",
+  EXPECT_EQ(after_break.line, 4);
+  EXPECT_EQ(after_break.column, 8);
+}
+
+TEST(Csv, ACopyOutlivesTheTable) {
+  auto first = std::make_unique<CsvTable>(parse("a\n\"say \"\"no\"\"\"\n"));
+  const CsvTable copy = *first;
+  first.reset();
+  EXPECT_EQ(copy.at(0, 0), "say \"no\"");
 }
 
 TEST(Csv, Errors) {

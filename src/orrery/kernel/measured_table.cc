@@ -630,11 +630,11 @@ MeasuredTable read_measured_table(const Source& file) {
   MeasuredTable table;
   table.file = source.name();
   table.time_unit = format->time_unit();
-  RowReader row(csv, table);
+  RowReader reader(csv, table);
   while (csv.next()) {
     if (table.rows.size() >= kMostMeasuredRows)
       throw Error(ErrorKind::kInput, csv.location(0),
-                  fmt::format("a measured table may have {} rows", kMostMeasuredRows));
+                  fmt::format("more than {} measured rows in one table", kMostMeasuredRows));
     try {
       format->read(row);
     } catch (const std::invalid_argument& error) {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <initializer_list>
 
 #include "orrery/kernel/kernel_model.h"
+#include "orrery/kernel/peak_rate.h"
 
 namespace orrery {
 namespace {
@@ -23,37 +23,6 @@ constexpr double kWorst = 5.0;
 /// (`kernel_us` in data/measured/h200_launch_costs.json).
 constexpr double kGpuFloorSeconds = 1.92e-6;
 
-/// Types whose unit may stand in for one the device has no rate for, in order:
-/// the next wider one that is exact for it.
-std::span<const ElementType> stand_ins(ElementType type) {
-  static constexpr std::array kFloat4 = {E::kF8E4M3FN, E::kBF16, E::kF16, E::kF32};
-  static constexpr std::array kFloat8 = {E::kF8E4M3FN, E::kF8E5M2, E::kBF16, E::kF16, E::kF32};
-  static constexpr std::array kHalf = {E::kF16, E::kBF16, E::kTF32, E::kF32};
-  static constexpr std::array kSingle = {E::kF32};
-  static constexpr std::array kDouble = {E::kF64, E::kF32};
-  static constexpr std::array kSmallInteger = {E::kS8, E::kS32, E::kF32};
-  static constexpr std::array kInteger = {E::kS32, E::kF32};
-  if (type == E::kF64 || type == E::kC128) return kDouble;
-  if (type == E::kF32 || type == E::kTF32 || type == E::kC64) return kSingle;
-  if (type == E::kBF16 || type == E::kF16) return kHalf;
-  if (type >= E::kF8E3M4 && type <= E::kF8E8M0FNU) return kFloat8;
-  if (is_float(type)) return kFloat4;
-  if (bit_width(type) <= 8 && type != E::kBool) return kSmallInteger;
-  return kInteger;
-}
-
-struct Rate {
-  double flops_per_second = 0;
-  ElementType used = E::kNone;
-};
-
-Rate find_rate(const PeakRates& rates, ElementType type) {
-  if (rates[type].value > 0) return {rates[type].value, type};
-  for (ElementType t : stand_ins(type))
-    if (rates[t].value > 0) return {rates[t].value, t};
-  return {};
-}
-
 class RooflinePredictor final : public Predictor {
  public:
   explicit RooflinePredictor(const Device& device) : device_(device) {
@@ -61,11 +30,9 @@ class RooflinePredictor final : public Predictor {
         device.special.value > 0 ? device.special.value : device.vector[E::kF32].value / 4;
     for (int i = 0; i < kElementTypeCount; ++i) {
       const auto type = static_cast<ElementType>(i);
-      vector_[static_cast<size_t>(i)] = find_rate(device.vector, type);
-      Rate matrix = find_rate(device.matrix, type);
-      // A vector unit that is exact for the type and no slower beats a stand-in (fp32 on GPUs).
-      const Rate vector = vector_[static_cast<size_t>(i)];
-      if (matrix.used != type && vector.flops_per_second > matrix.flops_per_second) matrix = vector;
+      const Rate vector = find_rate(device.vector, type);
+      const Rate matrix = product_rate(device, type);
+      vector_[static_cast<size_t>(i)] = vector;
       matrix_[static_cast<size_t>(i)] = matrix;
       seconds_per_matrix_[static_cast<size_t>(i)] = inverse(matrix.flops_per_second);
       seconds_per_vector_[static_cast<size_t>(i)] = inverse(vector.flops_per_second);

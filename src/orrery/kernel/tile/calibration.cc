@@ -1,0 +1,158 @@
+#include "orrery/kernel/tile/calibration.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "orrery/learn/fit_trees.h"
+#include "orrery/learn/split.h"
+#include "orrery/learn/statistics.h"
+
+namespace orrery {
+namespace {
+
+/// Larger tables bear deeper and more trees.
+TreeOptions centre_options(size_t rows, int threads) {
+  TreeOptions o;
+  o.threads = threads;
+  o.learning_rate = 0.05;
+  o.leaf_regularization = 1;
+  o.row_sample = 0.8;
+  o.feature_sample = 0.5;
+  o.huber_delta = 0.3;
+  o.leaf_unit = 1e-4;
+  o.depth = rows < 100 ? 3 : rows < 400 ? 4 : rows < 1000 ? 5 : 6;
+  o.trees = rows < 100 ? 150 : rows < 400 ? 400 : 600;
+  return o;
+}
+
+TreeOptions spread_options(size_t rows, int threads) {
+  TreeOptions o;
+  o.threads = threads;
+  o.learning_rate = 0.05;
+  o.leaf_regularization = 20;
+  o.feature_sample = 0.5;
+  o.leaf_unit = 1e-3;
+  o.depth = 3;
+  o.trees = rows < 100 ? 20 : 60;
+  return o;
+}
+
+/// Residuals smaller than the measurement's own scatter say nothing of the model's.
+constexpr double kSmallestResidual = 0.005;
+
+struct ClassRows {
+  Matrix x;
+  std::vector<float> target;     // ln(measured / physical)
+  std::vector<double> physical;  // seconds
+  std::vector<int> fold;
+  std::vector<uint32_t> row;
+};
+
+/// Out-of-fold predictions of `target`.
+std::vector<float> out_of_fold(const Matrix& x, std::span<const float> target,
+                               std::span<const int> fold, int folds, const TreeOptions& options) {
+  std::vector<float> predicted(target.size());
+  for (int f = 0; f < folds; ++f) {
+    std::vector<size_t> inside, outside;
+    for (size_t i = 0; i < target.size(); ++i) (fold[i] == f ? outside : inside).push_back(i);
+    if (outside.empty() || inside.empty()) continue;
+    std::vector<float> y;
+    y.reserve(inside.size());
+    for (size_t i : inside) y.push_back(target[i]);
+    const BoostedTrees trees = fit_trees(x.select(inside), y, {}, options);
+    for (size_t i : outside) predicted[i] = trees.predict(x.row(i));
+  }
+  return predicted;
+}
+
+/// The value that `share` of (n + 1) draws lie below: a finite sample's quantile.
+double conformal_quantile(std::vector<double> values, double share) {
+  std::sort(values.begin(), values.end());
+  const auto n = static_cast<double>(values.size());
+  const double at = share < 0.5 ? std::floor(share * (n + 1)) - 1 : std::ceil(share * (n + 1)) - 1;
+  return values[static_cast<size_t>(std::clamp(at, 0.0, n - 1))];
+}
+
+}  // namespace
+
+Calibration calibrate(const Device& device, std::span<const MeasuredRow> rows,
+                      const CalibrationOptions& options) {
+  const TileGpu gpu(device);
+  std::array<std::vector<uint32_t>, kTileClassCount> members;
+  for (uint32_t i = 0; i < rows.size(); ++i)
+    members[static_cast<size_t>(gpu.class_of(rows[i].kernel))].push_back(i);
+
+  Calibration result;
+  result.fit.device = device.name;
+  std::vector<std::optional<OutOfFold>> found(rows.size());
+  for (size_t c = 0; c < kTileClassCount; ++c) {
+    if (members[c].size() < kFewestRows) continue;
+    const size_t n = members[c].size();
+    const size_t width = TileGpu::feature_names(static_cast<TileClass>(c)).size();
+    ClassRows data;
+    data.x = Matrix(n, width);
+    TileDescription d;
+    for (size_t i = 0; i < n; ++i) {
+      const MeasuredRow& row = rows[members[c][i]];
+      gpu.describe(row.kernel, Hertz(row.sm_hz), d);
+      std::copy(d.features.begin(), d.features.begin() + static_cast<ptrdiff_t>(width),
+                data.x.row(i).begin());
+      data.target.push_back(static_cast<float>(std::log(row.seconds / d.seconds)));
+      data.physical.push_back(d.seconds);
+      data.fold.push_back(static_cast<int>(mix_bits(row.key ^ mix_bits(options.seed)) %
+                                           static_cast<uint64_t>(options.folds)));
+    }
+    const TreeOptions centre = centre_options(n, options.threads);
+    const std::vector<float> predicted =
+        out_of_fold(data.x, data.target, data.fold, options.folds, centre);
+    std::vector<float> log_size(n);
+    for (size_t i = 0; i < n; ++i)
+      log_size[i] = static_cast<float>(
+          std::log(std::max<double>(kSmallestResidual, std::abs(data.target[i] - predicted[i]))));
+    const TreeOptions spread = spread_options(n, options.threads);
+    const std::vector<float> scale =
+        out_of_fold(data.x, log_size, data.fold, options.folds, spread);
+
+    ClassFit fit;
+    fit.rows = n;
+    fit.centre = fit_trees(data.x, data.target, {}, centre);
+    fit.spread = fit_trees(data.x, log_size, {}, spread);
+    std::vector<double> ratio(n);
+    double error = 0;
+    for (size_t i = 0; i < n; ++i) {
+      const double residual = data.target[i] - predicted[i];
+      ratio[i] = residual / std::exp(static_cast<double>(scale[i]));
+      error += std::abs(std::exp(-residual) - 1);
+    }
+    fit.error = error / static_cast<double>(n);
+    fit.low = conformal_quantile(ratio, 0.05);
+    fit.high = conformal_quantile(ratio, 0.95);
+    fit.shared = 0.1;
+    for (size_t f = 0; f < width; ++f) {
+      float low = data.x.row(0)[f], high = low;
+      for (size_t i = 1; i < n; ++i) {
+        low = std::min(low, data.x.row(i)[f]);
+        high = std::max(high, data.x.row(i)[f]);
+      }
+      fit.range.emplace_back(low, high);
+    }
+    for (size_t i = 0; i < n; ++i) {
+      const double s = std::exp(static_cast<double>(scale[i]));
+      OutOfFold o;
+      o.tile_class = static_cast<TileClass>(c);
+      o.measured = rows[members[c][i]].seconds;
+      o.predicted = data.physical[i] * std::exp(static_cast<double>(predicted[i]));
+      o.low = o.predicted * std::exp(s * fit.low);
+      o.high = o.predicted * std::exp(s * fit.high);
+      o.row = members[c][i];
+      found[o.row] = o;
+    }
+    result.fit.classes[c] = std::move(fit);
+  }
+  for (const auto& o : found)
+    if (o) result.out_of_fold.push_back(*o);
+  return result;
+}
+
+}  // namespace orrery

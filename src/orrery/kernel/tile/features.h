@@ -1,0 +1,87 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "orrery/hardware/device.h"
+#include "orrery/kernel/kernel.h"
+
+namespace orrery {
+
+/// Kernels that a GPU's libraries implement alike, and that are fitted together.
+enum class TileClass : uint8_t {
+  kProduct,        ///< on the matrix units, batched or not
+  kVectorProduct,  ///< on the vector units (fp32)
+  kGroupedProduct,
+  kConvolution,  ///< as implicit GEMM
+  kDepthwise,    ///< one input channel a group
+  kAttention,
+  kDecode,  ///< attention of a few queries over a long context
+  kElementwise,
+  kNormalization,
+  kSoftmax,
+  kReduction,
+  kScan,  ///< cumulative sums, sorts, top-k
+  kMove,
+  kLookup,
+  kOther,
+};
+inline constexpr size_t kTileClassCount = static_cast<size_t>(TileClass::kOther) + 1;
+
+std::string_view name(TileClass tile_class);
+
+/// A kernel as a GPU meets it: a physical estimate of its time, and the numbers its
+/// libraries' choices depend on.
+///
+///   seconds = floor + max(FLOPs / rate at the clock, bytes / bandwidth)
+///
+/// where the floor is a launch, a first access to memory and the drain of the last
+/// wave. A fit (fit.h) multiplies it by exp(f(features)). Features are logarithms,
+/// ratios and per-SM counts, so that what is learned on one GPU says something of another.
+struct TileDescription {
+  static constexpr size_t kMostFeatures = 48;
+
+  TileClass tile_class = TileClass::kOther;
+  double seconds = 0;
+  double compute_seconds = 0;
+  double memory_seconds = 0;
+  double floor_seconds = 0;
+  size_t count = 0;
+  std::array<float, kMostFeatures> features{};
+
+  std::span<const float> values() const { return {features.data(), count}; }
+};
+
+/// A GPU's figures per SM and clock, as the description needs them.
+class TileGpu {
+ public:
+  explicit TileGpu(const Device& device);
+
+  TileClass class_of(const Kernel& kernel) const;
+  /// `clock` 0: the boost clock.
+  void describe(const Kernel& kernel, Hertz clock, TileDescription& description) const;
+
+  /// The features of a class by name, in the order of TileDescription::features.
+  static std::span<const std::string_view> feature_names(TileClass tile_class);
+
+  double boost_clock() const { return clock_; }
+  /// The rate of matrix products of `type` on the whole device at `clock`; that of the
+  /// vector units where they are what runs them.
+  double products_per_second(ElementType type, double clock) const;
+
+ private:
+  struct Builder;
+
+  double sms_ = 1;
+  double clock_ = 1;
+  double bandwidth_ = 1;
+  double l2_bytes_ = 1;
+  double special_per_clock_ = 1;  // all per SM
+  std::array<double, kElementTypeCount> matrix_per_clock_{};
+  std::array<double, kElementTypeCount> vector_per_clock_{};
+  std::array<bool, kElementTypeCount> on_matrix_{};
+};
+
+}  // namespace orrery

@@ -1,0 +1,117 @@
+#include "orrery/kernel/tile/fit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace orrery {
+namespace {
+
+/// How much wider an interval gets for each power of two outside the measured range.
+constexpr double kFarPerOctave = 0.25;
+constexpr double kMostOctaves = 12;
+
+}  // namespace
+
+double octaves_outside(const ClassFit& fit, std::span<const float> features) {
+  double sum = 0;
+  const size_t count = std::min(features.size(), fit.range.size());
+  for (size_t i = 0; i < count; ++i) {
+    const auto [low, high] = fit.range[i];
+    sum += std::max(0.0f, low - features[i]) + std::max(0.0f, features[i] - high);
+  }
+  return std::min(sum, kMostOctaves);
+}
+
+Estimate estimate_of(const ClassFit& fit, const TileDescription& description) {
+  const std::span<const float> x = description.values();
+  const double scale = std::exp(static_cast<double>(fit.spread.predict(x))) *
+                       (1 + kFarPerOctave * octaves_outside(fit, x));
+  Estimate e;
+  e.seconds = Seconds(description.seconds * std::exp(static_cast<double>(fit.centre.predict(x))));
+  const double deviation = scale * (fit.high - fit.low) / (2 * kNinetyPercent);
+  e.own_spread = static_cast<float>(deviation * std::sqrt(1 - fit.shared));
+  e.loadings[static_cast<size_t>(ErrorFactor::kFamily)] =
+      static_cast<float>(deviation * std::sqrt(fit.shared));
+  e.skew = static_cast<float>(scale * (fit.high + fit.low) / 2);
+  return e;
+}
+
+std::string to_json(const TileFit& fit) {
+  std::string out = fmt::format(
+      "{{\"schema\":\"orrery-tile-fit\",\"version\":{},\n\"device\":{},\"stack\":{},\n"
+      "\"command\":{},\n\"sources\":[",
+      TileFit::kVersion, json_string(fit.device), json_string(fit.stack), json_string(fit.command));
+  for (size_t i = 0; i < fit.sources.size(); ++i)
+    out += (i > 0 ? "," : "") + json_string(fit.sources[i]);
+  out += "],\n\"classes\":{";
+  bool first = true;
+  for (size_t c = 0; c < kTileClassCount; ++c) {
+    if (!fit.classes[c]) continue;
+    const ClassFit& one = *fit.classes[c];
+    const auto tile_class = static_cast<TileClass>(c);
+    out += fmt::format("{}\n{}:{{\"rows\":{},\"error\":{},\"low\":{},\"high\":{},\"shared\":{},",
+                       first ? "" : ",", json_string(name(tile_class)), one.rows,
+                       json_number(one.error), json_number(one.low), json_number(one.high),
+                       json_number(one.shared));
+    first = false;
+    out += "\n\"features\":[";
+    const auto names = TileGpu::feature_names(tile_class);
+    for (size_t i = 0; i < names.size(); ++i)
+      out += fmt::format("{}[{},{},{}]", i > 0 ? "," : "", json_string(names[i]),
+                         json_number(one.range[i].first), json_number(one.range[i].second));
+    out += "],\n\"centre\":" + to_json(one.centre) + ",\n\"spread\":" + to_json(one.spread) + "}";
+  }
+  out += "}}\n";
+  return out;
+}
+
+TileFit tile_fit_from_json(const JsonValue& value) {
+  value.expect_only({"schema", "version", "device", "stack", "command", "sources", "classes"});
+  if (value.member("schema").text() != "orrery-tile-fit")
+    value.member("schema").fail("expected \"orrery-tile-fit\"");
+  value.member("version").whole(TileFit::kVersion, TileFit::kVersion);
+  TileFit fit;
+  fit.device = value.member("device").text();
+  fit.stack = value.member("stack").text();
+  fit.command = value.member("command").text();
+  for (const JsonValue& source : value.member("sources").elements(0, 256))
+    fit.sources.push_back(source.text());
+  for (const auto& [class_name, one] : value.member("classes").members()) {
+    size_t c = 0;
+    while (c < kTileClassCount && name(static_cast<TileClass>(c)) != class_name) ++c;
+    if (c == kTileClassCount) one.fail("no such class of kernels");
+    one.expect_only({"rows", "error", "low", "high", "shared", "features", "centre", "spread"});
+    ClassFit read;
+    read.rows = static_cast<size_t>(one.member("rows").whole(0, int64_t{1} << 40));
+    read.error = one.member("error").number();
+    read.low = one.member("low").number();
+    read.high = one.member("high").number();
+    read.shared = one.member("shared").number();
+    if (read.high < read.low) one.member("high").fail("lies below 'low'");
+    if (read.shared < 0 || read.shared > 1) one.member("shared").fail("must lie within 0 and 1");
+    const auto names = TileGpu::feature_names(static_cast<TileClass>(c));
+    const JsonValue listed = one.member("features");
+    const auto features = listed.elements(names.size(), names.size());
+    for (size_t i = 0; i < features.size(); ++i) {
+      const auto parts = features[i].elements(3, 3);
+      if (parts[0].text() != names[i])
+        parts[0].fail(fmt::format("this build has '{}' here: fit the device again", names[i]));
+      read.range.emplace_back(static_cast<float>(parts[1].number()),
+                              static_cast<float>(parts[2].number()));
+    }
+    read.centre = trees_from_json(one.member("centre"));
+    read.spread = trees_from_json(one.member("spread"));
+    for (const char* part : {"centre", "spread"}) {
+      const BoostedTrees& trees = part == std::string_view("centre") ? read.centre : read.spread;
+      if (trees.features() != names.size())
+        one.member(part).fail(
+            fmt::format("takes {} features of {}", trees.features(), names.size()));
+    }
+    fit.classes[c] = std::move(read);
+  }
+  return fit;
+}
+
+}  // namespace orrery

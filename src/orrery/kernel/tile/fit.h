@@ -1,0 +1,59 @@
+#pragma once
+
+#include <array>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "orrery/kernel/estimate.h"
+#include "orrery/kernel/tile/features.h"
+#include "orrery/learn/boosted_trees.h"
+
+namespace orrery {
+
+/// What measurements taught about one class of kernels. The true time is taken as
+///
+///   physical · exp(centre(x) + scale · e),   scale = exp(spread(x)) · (1 + far · octaves)
+///
+/// where e lies between `low` and `high` nine times in ten (out-of-fold residuals), and
+/// `octaves` is how far the features lie outside what was measured, all added up.
+struct ClassFit {
+  BoostedTrees centre;  ///< of ln(measured / physical)
+  BoostedTrees spread;  ///< of the logarithm of the residuals' size
+  double low = -1, high = 1;
+  double shared = 0;  ///< Share of the residuals' variance that kernels alike have in common.
+  std::vector<std::pair<float, float>> range;  ///< Of each feature, as measured.
+  size_t rows = 0;
+  double error = 0;  ///< Mean |predicted / measured - 1|, out of fold.
+};
+
+/// All that was fitted for one device under one stack.
+struct TileFit {
+  static constexpr int kVersion = 1;
+
+  std::string device;
+  std::string stack;
+  std::string command;               ///< That made it.
+  std::vector<std::string> sources;  ///< Tables it was made from.
+  std::array<std::optional<ClassFit>, kTileClassCount> classes;
+
+  const ClassFit* find(TileClass tile_class) const {
+    const auto& fit = classes[static_cast<size_t>(tile_class)];
+    return fit ? &*fit : nullptr;
+  }
+};
+
+/// How far outside the measured range, in units of a feature: powers of two for sizes.
+double octaves_outside(const ClassFit& fit, std::span<const float> features);
+
+/// The estimate of a described kernel; joules are left to the caller.
+Estimate estimate_of(const ClassFit& fit, const TileDescription& description);
+
+/// Readable and versioned; names every feature it uses, so that a later build whose
+/// features differ says so instead of answering wrongly.
+std::string to_json(const TileFit& fit);
+/// Throws `kInput` with the path of what is not as `to_json` writes it.
+TileFit tile_fit_from_json(const JsonValue& value);
+
+}  // namespace orrery

@@ -1,0 +1,227 @@
+#include "orrery/learn/boosted_trees.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+#include "orrery/learn/split.h"
+
+namespace orrery {
+namespace {
+
+using Tree = BoostedTrees::Tree;
+
+/// 1 + 0.5 · (leaf of tree 0 + leaf of tree 1)
+BoostedTrees two_trees() {
+  return {3,
+          1,
+          0.5,
+          {Tree{{{0, 1.5f}, {2, -1}}, {10, 20, 30, 40}}, Tree{{{1, 0.25f}}, {-3, 3}}},
+          {0.5, 0.25, 0.25}};
+}
+
+BoostedTrees read(std::string text) {
+  return trees_from_json(JsonValue::parse(Source::from_memory("t.json", std::move(text))));
+}
+
+std::string error_of(std::string text) {
+  try {
+    read(std::move(text));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInput);
+    return error.what();
+  }
+  return "";
+}
+
+std::string problem(const std::vector<Tree>& trees, double base = 0, double leaf_unit = 1e-5,
+                    std::vector<double> importance = {}) {
+  try {
+    BoostedTrees(3, base, leaf_unit, trees, std::move(importance));
+  } catch (const std::invalid_argument& e) {
+    return e.what();
+  }
+  return "";
+}
+
+/// Any trees, with values that meet thresholds exactly now and then.
+BoostedTrees random_trees(size_t count, size_t features, SplitMix64& random) {
+  std::vector<Tree> trees(count);
+  for (Tree& tree : trees) {
+    tree.splits.resize(1 + random.below(BoostedTrees::kMaxDepth));
+    for (auto& split : tree.splits)
+      split = {static_cast<uint16_t>(random.below(features)), static_cast<float>(random.below(16))};
+    tree.leaves.resize(size_t{1} << tree.splits.size());
+    for (int32_t& leaf : tree.leaves) leaf = static_cast<int32_t>(random.below(200001)) - 100000;
+  }
+  return {features, -2.75, 1e-5, trees, {}};
+}
+
+Matrix random_rows(size_t rows, size_t features, SplitMix64& random) {
+  Matrix matrix(rows, features);
+  for (size_t r = 0; r < rows; ++r)
+    for (float& value : matrix.row(r)) value = static_cast<float>(random.below(33)) / 2;
+  return matrix;
+}
+
+TEST(BoostedTrees, TheFirstSplitIsTheHighestBit) {
+  const BoostedTrees trees = two_trees();
+  // (x0 > 1.5, x2 > -1) chooses among 10, 20, 30, 40; x1 > 0.25 between -3 and 3.
+  EXPECT_EQ(trees.predict(std::vector<float>{0, 0, -5}), 1 + 0.5f * (10 - 3));
+  EXPECT_EQ(trees.predict(std::vector<float>{0, 0, 0}), 1 + 0.5f * (20 - 3));
+  EXPECT_EQ(trees.predict(std::vector<float>{2, 1, -5}), 1 + 0.5f * (30 + 3));
+  EXPECT_EQ(trees.predict(std::vector<float>{2, 1, 0}), 1 + 0.5f * (40 + 3));
+}
+
+TEST(BoostedTrees, AThresholdItselfAndNanAreNotGreater) {
+  const BoostedTrees trees = two_trees();
+  EXPECT_EQ(trees.predict(std::vector<float>{1.5f, 0.25f, -1}), 1 + 0.5f * (10 - 3));
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(trees.predict(std::vector<float>{nan, nan, nan}), 1 + 0.5f * (10 - 3));
+  const float infinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(trees.predict(std::vector<float>{infinity, infinity, -infinity}), 1 + 0.5f * (30 + 3));
+}
+
+TEST(BoostedTrees, PredictsItsBaseWithoutTrees) {
+  EXPECT_EQ(BoostedTrees().predict(std::vector<float>{}), 0);
+  EXPECT_EQ(BoostedTrees(1, 2.5, 1, {}, {}).predict(std::vector<float>{7}), 2.5f);
+}
+
+TEST(BoostedTrees, BatchesOfAnySizeGiveTheBitsOfSingleRows) {
+  SplitMix64 random(5);
+  for (const size_t count : {1, 15, 16, 17, 100}) {
+    const BoostedTrees trees = random_trees(count, 7, random);
+    for (const size_t rows : {0, 1, 11, 12, 31, 32, 33, 44, 64, 101}) {
+      Matrix matrix = random_rows(rows, 7, random);
+      if (rows > 0) matrix.row(rows - 1)[3] = std::numeric_limits<float>::quiet_NaN();
+      std::vector<float> out(rows);
+      trees.predict(matrix, out);
+      for (size_t r = 0; r < rows; ++r) EXPECT_EQ(out[r], trees.predict(matrix.row(r)));
+    }
+  }
+}
+
+TEST(BoostedTrees, BatchesTellAsManyThresholdsApartAsThereMayBe) {
+  std::vector<Tree> trees(255);
+  for (size_t t = 0; t < 255; ++t) trees[t] = {{{0, static_cast<float>(t)}}, {0, 1}};
+  const BoostedTrees counts(1, 0, 1, trees, {});  // how many of 0, 1 ... 254 are below x
+  Matrix rows(256, 1);
+  for (size_t r = 0; r < 256; ++r) rows.row(r)[0] = static_cast<float>(r);
+  std::vector<float> out(256);
+  counts.predict(rows, out);
+  for (size_t r = 0; r < 256; ++r) EXPECT_EQ(out[r], static_cast<float>(r));
+}
+
+TEST(BoostedTrees, RefusesAnotherNumberOfFeatures) {
+  EXPECT_THROW(two_trees().predict(std::vector<float>{1, 2}), Error);
+  std::vector<float> out(2);
+  EXPECT_THROW(two_trees().predict(Matrix(2, 2), out), Error);
+  EXPECT_THROW(two_trees().predict(Matrix(3, 3), out), Error);
+}
+
+TEST(BoostedTrees, WritesOneTreeALine) {
+  EXPECT_EQ(to_json(two_trees()),
+            R"({"features":3,"base":1,"leaf_unit":0.5,"importance":[0.5,0.25,0.25],"trees":[
+{"splits":[[0,1.5],[2,-1]],"leaves":[10,20,30,40]},
+{"splits":[[1,0.25]],"leaves":[-3,3]}]})");
+  EXPECT_EQ(to_json(BoostedTrees()), R"({"features":0,"base":0,"leaf_unit":1,"trees":[]})");
+}
+
+TEST(BoostedTrees, ReadsBackAsItWas) {
+  EXPECT_EQ(read(to_json(two_trees())), two_trees());
+  EXPECT_EQ(read(to_json(BoostedTrees())), BoostedTrees());
+  SplitMix64 random(11);
+  std::vector<Tree> trees(50);
+  for (Tree& tree : trees) {
+    // Thresholds of any bits, leaves of any size.
+    tree.splits = {
+        {static_cast<uint16_t>(random.below(5)),
+         static_cast<float>((random.uniform() - 0.5) * std::pow(10, 60 * random.uniform() - 30))}};
+    tree.leaves = {static_cast<int32_t>(random.below(1000000)), 0};
+  }
+  const BoostedTrees model(5, 1.0 / 3, 1e-5, trees, {0.1, 0.2, 0.3, 0.4, 0});
+  EXPECT_EQ(read(to_json(model)), model);
+  EXPECT_EQ(model.trees(), trees);
+}
+
+TEST(BoostedTrees, RefusesWhatIsNotATree) {
+  const Tree good{{{0, 1}}, {1, 2}};
+  EXPECT_EQ(problem({good}), "");
+  EXPECT_EQ(problem({good, Tree{{{0, 1}, {3, 1}}, {1, 2, 3, 4}}}),
+            "trees[1].splits[1]: feature 3 of 3");
+  EXPECT_EQ(problem({Tree{{}, {1}}}), "trees[0].splits: 0 of them, expected 1 to 8");
+  EXPECT_EQ(problem({Tree{std::vector<BoostedTrees::Split>(9), std::vector<int32_t>(512)}}),
+            "trees[0].splits: 9 of them, expected 1 to 8");
+  EXPECT_EQ(problem({Tree{{{0, 1}}, {1, 2, 3}}}), "trees[0].leaves: 3 of them, expected 2");
+  EXPECT_EQ(problem({Tree{{{0, std::numeric_limits<float>::infinity()}}, {1, 2}}}),
+            "trees[0].splits[0]: the threshold is not finite");
+  EXPECT_EQ(problem({good}, std::numeric_limits<double>::quiet_NaN()),
+            "base: not finite, or too large for a float with this leaf_unit");
+  EXPECT_EQ(problem({good}, 1e39),
+            "base: not finite, or too large for a float with this leaf_unit");
+  EXPECT_EQ(problem({good}, 0, 1e30),
+            "base: not finite, or too large for a float with this leaf_unit");
+  EXPECT_EQ(problem({good}, 0, 0), "leaf_unit: expected more than 0");
+  EXPECT_EQ(problem({good}, 0, 1, {1}), "importance: 1 numbers for 3 features");
+  EXPECT_EQ(problem({good}, 0, 1, {0, 2, 0}), "importance[1]: expected 0 to 1");
+  const Tree huge{{{0, 1}}, {1 << 30, -(1 << 30)}};
+  EXPECT_EQ(problem({huge}), "");
+  EXPECT_EQ(problem({huge, huge}), "trees[1].leaves: the sum overflows");
+  EXPECT_EQ(problem({Tree{{{0, 1}}, {INT32_MIN, 0}}}), "trees[0].leaves: the sum overflows");
+  EXPECT_EQ(problem(std::vector<Tree>(BoostedTrees::kMaxTrees, good)), "");
+  EXPECT_EQ(problem(std::vector<Tree>(BoostedTrees::kMaxTrees + 1, good)),
+            "trees: 4097 of them, expected at most 4096");
+  std::vector<Tree> thresholds(255, good);
+  for (size_t t = 0; t < 255; ++t) thresholds[t].splits[0].threshold = static_cast<float>(t);
+  EXPECT_EQ(problem(thresholds), "");
+  thresholds.push_back(Tree{{{0, -1}}, {1, 2}});
+  EXPECT_EQ(problem(thresholds), "trees: more than 255 thresholds of feature 0");
+}
+
+TEST(BoostedTrees, HostileFilesAreNamedWithTheirPlace) {
+  const auto with = [](std::string_view tree) {
+    return R"({"features":40,"base":0,"leaf_unit":1e-5,"trees":[{"splits":[[0,1]],"leaves":[0,1]},)" +
+           std::string(tree) + "]}";
+  };
+  EXPECT_EQ(error_of(with(R"({"splits":[[0,1],[41,2]],"leaves":[0,1,2,3]})")),
+            "t.json: trees[1].splits[1]: feature 41 of 40");
+  EXPECT_EQ(error_of(with(R"({"splits":[[0,1]],"leaves":[0,1,2,3]})")),
+            "t.json: trees[1].leaves: expected an array of 2, found an array of 4");
+  EXPECT_EQ(error_of(with(R"({"splits":[[0,1]],"leaves":[0,1.5]})")),
+            "t.json: trees[1].leaves[1]: expected a whole number from -2147483647 to 2147483647, "
+            "found 1.5");
+  EXPECT_EQ(error_of(with(R"({"splits":[[0,1]],"leaves":[0,3000000000]})")),
+            "t.json: trees[1].leaves[1]: expected a whole number from -2147483647 to 2147483647, "
+            "found 3000000000");
+  EXPECT_EQ(error_of(with(R"({"splits":[[0,1,2]],"leaves":[0,1]})")),
+            "t.json: trees[1].splits[0]: expected an array of 2, found an array of 3");
+  EXPECT_EQ(error_of(with(R"({"splits":[[-1,1]],"leaves":[0,1]})")),
+            "t.json: trees[1].splits[0]: feature -1 of 40");
+  EXPECT_EQ(error_of(with(R"({"splits":[[0.5,1]],"leaves":[0,1]})")),
+            "t.json: trees[1].splits[0]: feature 0.5 of 40");
+  EXPECT_EQ(error_of(with(R"({"splits":[[0,1e300]],"leaves":[0,1]})")),
+            "t.json: trees[1].splits[0]: the threshold is not finite");
+  EXPECT_EQ(error_of(with(R"({"splits":[[0,null]],"leaves":[0,1]})")),
+            "t.json: trees[1].splits[0][1]: expected a number, found null");
+  EXPECT_EQ(error_of(with(R"({"splits":[],"leaves":[0]})")),
+            "t.json: trees[1].splits: expected 1 to 8 elements, found 0");
+  EXPECT_EQ(error_of(with(R"({"splits":[[0,1],[0,1],[0,1],[0,1],[0,1],[0,1],[0,1],[0,1],[0,1]]})")),
+            "t.json: trees[1].splits: expected 1 to 8 elements, found 9");
+  EXPECT_EQ(error_of(with(R"({"splits":[[0,1]]})")),
+            "t.json: trees[1]: member \"leaves\" is missing");
+  EXPECT_EQ(error_of(with(R"({"splits":[[0,1]],"leaves":[0,1],"gain":3})")),
+            "t.json: trees[1]: unknown member \"gain\"; known are \"splits\", \"leaves\"");
+  EXPECT_EQ(error_of(with("7")), "t.json: trees[1]: expected an object, found 7");
+  EXPECT_EQ(error_of("[]"), "t.json: expected an object, found an array of 0");
+  EXPECT_EQ(error_of(R"({"features":5000,"base":0,"leaf_unit":1,"trees":[]})"),
+            "t.json: features: expected a whole number from 0 to 2048, found 5000");
+  EXPECT_EQ(error_of(R"({"features":1,"base":0,"leaf_unit":-1,"trees":[]})"),
+            "t.json: leaf_unit: expected more than 0");
+  EXPECT_EQ(error_of(R"({"features":2,"base":0,"leaf_unit":1,"importance":[1],"trees":[]})"),
+            "t.json: importance: expected an array of 2, found an array of 1");
+}
+
+}  // namespace
+}  // namespace orrery
