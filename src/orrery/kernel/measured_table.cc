@@ -636,9 +636,9 @@ MeasuredTable read_measured_table(const Source& file) {
       throw Error(ErrorKind::kInput, csv.location(0),
                   fmt::format("more than {} measured rows in one table", kMostMeasuredRows));
     try {
-      format->read(row);
+      format->read(reader);
     } catch (const std::invalid_argument& error) {
-      row.fail_kernel(error);
+      reader.fail_kernel(error);
     }
   }
   if (table.rows.empty()) source.fail(source.text().size(), "a table without rows");
