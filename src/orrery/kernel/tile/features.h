@@ -12,9 +12,16 @@ namespace orrery {
 
 /// Kernels that a GPU's libraries implement alike, and that are fitted together.
 enum class TileClass : uint8_t {
-  kProduct,        ///< on the matrix units, batched or not
-  kVectorProduct,  ///< on the vector units (fp32)
-  kGroupedProduct,
+  kProduct,            ///< on the matrix units, batched or not: types of 16 bits …
+  kSingleProduct,      ///< … of 32 (tf32) or 64
+  kByteProduct,        ///< … of 8 or fewer
+  kScaledProduct,      ///< … with a scale for each block
+  kWeightOnlyProduct,  ///< … with weights narrower than what they multiply
+  kVectorProduct,      ///< on the vector units (fp32)
+  kGroupedProduct,     ///< experts, by type as products
+  kGroupedByteProduct,
+  kGroupedScaledProduct,
+  kGroupedWeightOnlyProduct,
   kConvolution,  ///< as implicit GEMM
   kDepthwise,    ///< one input channel a group
   kAttention,
