@@ -310,9 +310,9 @@ std::string Session::call(std::string_view request_json) const {
   if (!json.is_object()) throw_usage("a request must be a JSON object");
   const std::string command = text_of(json, "command", "");
   if (command == "predict") {
-    refuse_unknown(json,
-                   {"command", "workload", "on", "stack", "kernel_model", "set", "regime", "sm_mhz",
-                    "bind", "trip_count", "phase", "batch", "seq", "context", "dtype", "choose"});
+    refuse_unknown(json, {"command", "workload", "on", "stack", "kernel_model", "fit", "set",
+                          "regime", "sm_mhz", "bind", "trip_count", "phase", "batch", "seq",
+                          "context", "dtype", "choose"});
     PredictRequest request;
     request.workload = text_of(json, "workload", "");
     request.device = text_of(json, "on", "");
@@ -320,6 +320,7 @@ std::string Session::call(std::string_view request_json) const {
       throw_usage("predict needs 'workload' and 'on'");
     request.stack = text_of(json, "stack", request.stack);
     request.kernel_model = text_of(json, "kernel_model", request.kernel_model);
+    request.fit = text_of(json, "fit", "");
     request.overrides = overrides_of(json);
     request.point = point_of(json);
     request.read = read_options_of(json);
@@ -333,14 +334,15 @@ std::string Session::call(std::string_view request_json) const {
     return to_json(inspect(workload, read_options_of(json)));
   }
   if (command == "kernel") {
-    refuse_unknown(json,
-                   {"command", "on", "rows", "stack", "kernel_model", "set", "regime", "sm_mhz"});
+    refuse_unknown(
+        json, {"command", "on", "rows", "stack", "kernel_model", "fit", "set", "regime", "sm_mhz"});
     KernelRequest request;
     request.table = "rows";
     request.device = text_of(json, "on", "");
     if (request.device.empty()) throw_usage("kernel needs 'on'");
     request.stack = text_of(json, "stack", request.stack);
     request.kernel_model = text_of(json, "kernel_model", request.kernel_model);
+    request.fit = text_of(json, "fit", "");
     request.overrides = overrides_of(json);
     request.point = point_of(json);
     const std::vector<OperatorRow> rows = rows_of(json);

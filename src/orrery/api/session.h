@@ -26,7 +26,8 @@ struct PredictRequest {
   std::string device;    ///< A catalogue name, or a YAML file.
   std::vector<Override> overrides;
   std::string stack = "xla";
-  std::string kernel_model = "roofline";
+  std::string kernel_model = "auto";
+  std::string fit;  ///< A file with a fit of one's own, for kernel models that take one.
   OperatingPoint point;
   ReadOptions read;
 };
@@ -61,6 +62,7 @@ struct MemoryAnswer {
 };
 
 struct PredictAnswer {
+  std::string kernel_model;  ///< That answered, where `auto` chose.
   double latency_s = 0, latency_low_s = 0, latency_high_s = 0;
   double single_call_s = 0;
   double energy_j = 0;
@@ -93,7 +95,8 @@ struct KernelRequest {
   std::string device;
   std::vector<Override> overrides;
   std::string stack = "torch-eager";
-  std::string kernel_model = "roofline";
+  std::string kernel_model = "auto";
+  std::string fit;  ///< A file with a fit of one's own, for kernel models that take one.
   OperatingPoint point;
 };
 

@@ -48,7 +48,8 @@ struct DeviceOptions {
 };
 
 struct ModelOptions {
-  std::string kernel_model = "roofline";
+  std::string kernel_model = "auto";
+  std::string fit;
   std::string regime = "burst";
   double sm_mhz = 0;
 

@@ -43,6 +43,7 @@ class KernelCommand final : public Command {
     request.device = device_.device;
     request.overrides = device_.overrides();
     request.kernel_model = model_.kernel_model;
+    request.fit = model_.fit;
     request.point = model_.point();
     const Source table = Source::from_file(input_);
     const Session session;

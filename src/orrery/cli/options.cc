@@ -96,6 +96,8 @@ void ModelOptions::declare(CLI::App& app) {
   app.add_option("--kernel-model", kernel_model, "How kernels are timed (see 'orrery models')")
       ->type_name("MODEL")
       ->capture_default_str();
+  app.add_option("--fit", fit, "A fit that 'orrery calibrate' wrote, instead of what is shipped")
+      ->type_name("FILE");
   app.add_option("--regime", regime, "Clock: burst (cool, full) or sustained (at the power limit)")
       ->type_name("REGIME")
       ->check(CLI::IsMember({"burst", "sustained"}))

@@ -37,6 +37,7 @@ class PredictCommand final : public Command {
     request.overrides = device_.overrides();
     request.stack = stack_;
     request.kernel_model = model_.kernel_model;
+    request.fit = model_.fit;
     request.point = model_.point();
     request.read = workload_.resolved();
     const PredictAnswer answer = Session().predict(request);

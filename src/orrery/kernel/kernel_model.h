@@ -3,6 +3,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "orrery/base/registry.h"
@@ -41,10 +42,13 @@ struct Explanation {
   std::string bound;  ///< "compute", "memory", "special functions", "latency"
 };
 
-/// A kernel model bound to one device and stack. Thread-safe and stateless.
+/// A kernel model bound to one device and stack. Thread-safe; the same question has the
+/// same answer.
 class Predictor {
  public:
   virtual ~Predictor() = default;
+  /// Of the model that answers: `auto` binds another.
+  virtual std::string_view name() const = 0;
   /// Estimates for a batch of kernels, launch gaps left out.
   virtual void predict(std::span<const Kernel> kernels, OperatingPoints points,
                        std::span<Estimate> estimates) const = 0;
@@ -55,11 +59,18 @@ class Predictor {
   virtual std::vector<std::string> gaps(const OperatingPoint& point) const = 0;
 };
 
+/// What beside the device a model is bound to.
+struct Binding {
+  std::string stack = {};  ///< The software whose kernels run.
+  std::string fit = {};    ///< A file with a fit of the user's own; empty: what is shipped.
+  std::string data = {};   ///< The folder of what is shipped; empty: `fitted_data_folder()`.
+};
+
 /// A registered way to predict kernels: `Registry<KernelModel>`.
 class KernelModel {
  public:
   virtual ~KernelModel() = default;
-  virtual std::unique_ptr<Predictor> bind(const Device& device, const std::string& stack) const = 0;
+  virtual std::unique_ptr<Predictor> bind(const Device& device, const Binding& binding) const = 0;
 };
 
 }  // namespace orrery
