@@ -42,6 +42,12 @@ TreeOptions spread_options(size_t rows, int threads) {
 /// Residuals smaller than the measurement's own scatter say nothing of the model's.
 constexpr double kSmallestResidual = 0.005;
 
+struct Member {
+  const MeasuredRow* row;
+  const TileGpu* gpu;
+  uint32_t number;
+};
+
 struct ClassRows {
   Matrix x;
   std::vector<float> target;     // ln(measured / physical)
@@ -101,17 +107,12 @@ Calibration calibrate(const Device& device, std::span<const MeasuredRow> rows,
 }
 
 Calibration calibrate(std::span<const DeviceRows> tables, const CalibrationOptions& options) {
-  struct Member {
-    const MeasuredRow* row;
-    const TileGpu* gpu;
-    uint32_t number;
-  };
   std::vector<TileGpu> gpus;
   gpus.reserve(tables.size());
   std::array<std::vector<Member>, kTileClassCount> members;
   uint32_t rows = 0;
   for (const DeviceRows& table : tables) {
-    const TileGpu& gpu = gpus.emplace_back(*table.device);
+    const TileGpu& gpu = gpus.emplace_back(*table.device, options.protocol);
     for (const size_t i : medians_of_repeats(table.rows)) {
       const MeasuredRow& row = table.rows[i];
       members[static_cast<size_t>(gpu.class_of(row.kernel))].push_back(
@@ -121,6 +122,7 @@ Calibration calibrate(std::span<const DeviceRows> tables, const CalibrationOptio
   }
 
   Calibration result;
+  result.fit.protocol = options.protocol;
   std::vector<std::optional<OutOfFold>> found(rows);
   for (size_t c = 0; c < kTileClassCount; ++c) {
     if (members[c].size() < kFewestRows) continue;
@@ -134,8 +136,8 @@ Calibration calibrate(std::span<const DeviceRows> tables, const CalibrationOptio
       members[c][i].gpu->describe(row.kernel, Hertz(row.sm_hz), d);
       std::copy(d.features.begin(), d.features.begin() + static_cast<ptrdiff_t>(width),
                 data.x.row(i).begin());
-      data.target.push_back(static_cast<float>(std::log(row.seconds / d.seconds)));
       data.physical.push_back(d.seconds);
+      data.target.push_back(static_cast<float>(std::log(row.seconds / data.physical.back())));
       data.fold.push_back(static_cast<int>(mix_bits(row.key ^ mix_bits(options.seed)) %
                                            static_cast<uint64_t>(options.folds)));
     }

@@ -12,6 +12,7 @@ struct CalibrationOptions {
   int folds = 5;
   uint64_t seed = 1;  ///< Of the folds, by a hash of each row's operator.
   int threads = 2;
+  TileProtocol protocol;
 };
 
 /// One measured row and what was predicted of it by a fit that had not seen it.

@@ -92,7 +92,7 @@ std::string_view name(TileClass tile_class) {
   return kNames[static_cast<size_t>(tile_class)];
 }
 
-TileGpu::TileGpu(const Device& device) {
+TileGpu::TileGpu(const Device& device, TileProtocol protocol) : protocol_(protocol) {
   sms_ = std::max(1, device.compute_units);
   clock_ = device.clock.value > 0 ? device.clock.value : 1e9;
   const double matrix_clock = device.matrix_clock.value > 0 ? device.matrix_clock.value : clock_;
@@ -159,6 +159,7 @@ struct TileGpu::Builder {
   double clock;
   TileDescription& d;
   std::vector<std::string_view>* names = nullptr;
+  double before_seconds = 0;  // of a kernel that must run first
 
   void add(std::string_view feature, double value) {
     if (d.count == TileDescription::kMostFeatures) return;
@@ -182,12 +183,13 @@ struct TileGpu::Builder {
     d.compute_seconds = compute;
     d.memory_seconds = memory;
     d.floor_seconds = kFloorSeconds[static_cast<size_t>(d.tile_class)];
-    d.seconds = d.floor_seconds + std::max(compute, memory);
+    d.seconds = before_seconds + d.floor_seconds + std::max(compute, memory);
   }
 
   /// What every class says of its arithmetic, its traffic and its device.
   void add_common(double compute, double memory) {
     finish(compute, memory);
+    add("ln_physical_us", ln(d.seconds * 1e6));
     add("ln_compute_us", ln(compute * 1e6));
     add("ln_memory_us", ln(memory * 1e6));
     add("ln_balance", std::clamp(ln(compute) - ln(memory), -12.0f, 12.0f));
@@ -218,9 +220,26 @@ struct TileGpu::Builder {
     add("least_loss", best);
   }
 
+  /// The passes that find the largest activations and scale them, where the protocol
+  /// has them: five bytes an element through memory, or the SM clocks an element and, at
+  /// least, a row that products with narrow outputs show on Hopper.
+  double quantization_seconds(const ProductShape& p) const {
+    constexpr double kBytes = 5;
+    if (!gpu.protocol_.quantizes || bit_width(kernel.cost.matrix_type) >= 16) return 0;
+    const bool by_block = p.scale_block > 0;
+    const double clocks_per_element = by_block ? 0.62 : 1.3, clocks_per_row = by_block ? 1900 : 0;
+    const double rows = static_cast<double>(p.batch) * static_cast<double>(p.m);
+    const auto k = static_cast<double>(p.k);
+    return kFloorSeconds[static_cast<size_t>(d.tile_class)] +
+           std::max(rows * k * kBytes / gpu.bandwidth_,
+                    rows * std::max(k * clocks_per_element, clocks_per_row) / (gpu.sms_ * clock));
+  }
+
   void product(const ProductShape& p) {
     const Cost& c = kernel.cost;
+    before_seconds = quantization_seconds(p);
     add_common(matrix_seconds(c.matrix_flops, c.matrix_type), c.bytes() / gpu.bandwidth_);
+    add("ln_quantization", ln(before_seconds / d.seconds));
     const double lhs = bytes_of(kernel.tensors[0].element), rhs = bytes_of(p.weight);
     const auto b = static_cast<double>(p.batch), m = static_cast<double>(p.m),
                n = static_cast<double>(p.n), k = static_cast<double>(p.k);
@@ -235,6 +254,9 @@ struct TileGpu::Builder {
     add("scaled", p.scale_block > 0 ? 1 : 0);
     add("lg_outputs_per_sm", lg(b * m * n / gpu.sms_));
     add("lg_inputs_l2", lg(b * (m * lhs + n * rhs) * k / gpu.l2_bytes_));
+    add("ln_lhs_share", ln(b * m * k * lhs / gpu.bandwidth_ / d.seconds));
+    add("ln_rhs_share", ln(b * n * k * rhs / gpu.bandwidth_ / d.seconds));
+    add("ln_output_share", ln(b * m * n * lhs / gpu.bandwidth_ / d.seconds));
     add("lg_aspect", lg(m / n));
     add("align_k", alignment(p.k, 64));
     add("align_n", alignment(p.n, 256));
@@ -480,7 +502,7 @@ struct TileGpu::Builder {
 };
 
 void TileGpu::describe(const Kernel& kernel, Hertz clock, TileDescription& description) const {
-  Builder{*this, kernel, clock.value > 0 ? clock.value : clock_, description}.build();
+  Builder{*this, kernel, clock.value > 0 ? clock.value : clock_, description, nullptr}.build();
 }
 
 std::span<const std::string_view> TileGpu::feature_names(TileClass tile_class) {

@@ -61,10 +61,17 @@ struct TileDescription {
   std::span<const float> values() const { return {features.data(), count}; }
 };
 
+/// What a stack, or whoever measured under it, does beside the kernel itself.
+struct TileProtocol {
+  /// Products of 8-bit types take 16-bit activations and quantise them first (vLLM).
+  bool quantizes = false;
+  bool operator==(const TileProtocol&) const = default;
+};
+
 /// A GPU's figures per SM and clock, as the description needs them.
 class TileGpu {
  public:
-  explicit TileGpu(const Device& device);
+  explicit TileGpu(const Device& device, TileProtocol protocol = {});
 
   TileClass class_of(const Kernel& kernel) const;
   /// `clock` 0: the boost clock.
@@ -81,6 +88,7 @@ class TileGpu {
  private:
   struct Builder;
 
+  TileProtocol protocol_;
   double sms_ = 1;
   double clock_ = 1;
   double bandwidth_ = 1;
