@@ -4,9 +4,10 @@
 #include <cmath>
 #include <map>
 
+#include "orrery/learn/conformal.h"
+#include "orrery/learn/cross_validation.h"
 #include "orrery/learn/fit_trees.h"
 #include "orrery/learn/split.h"
-#include "orrery/learn/statistics.h"
 
 namespace orrery {
 namespace {
@@ -56,23 +57,6 @@ struct ClassRows {
   std::vector<uint32_t> row;
 };
 
-/// Out-of-fold predictions of `target`.
-std::vector<float> out_of_fold(const Matrix& x, std::span<const float> target,
-                               std::span<const int> fold, int folds, const TreeOptions& options) {
-  std::vector<float> predicted(target.size());
-  for (int f = 0; f < folds; ++f) {
-    std::vector<size_t> inside, outside;
-    for (size_t i = 0; i < target.size(); ++i) (fold[i] == f ? outside : inside).push_back(i);
-    if (outside.empty() || inside.empty()) continue;
-    std::vector<float> y;
-    y.reserve(inside.size());
-    for (size_t i : inside) y.push_back(target[i]);
-    const BoostedTrees trees = fit_trees(x.select(inside), y, {}, options);
-    for (size_t i : outside) predicted[i] = trees.predict(x.row(i));
-  }
-  return predicted;
-}
-
 /// One row an operator and regime, the one of the middle time, in the order of the rows:
 /// a yardstick measured fifty times says no more of its kind than any other.
 std::vector<size_t> medians_of_repeats(std::span<const MeasuredRow> rows) {
@@ -86,14 +70,6 @@ std::vector<size_t> medians_of_repeats(std::span<const MeasuredRow> rows) {
   }
   std::sort(chosen.begin(), chosen.end());
   return chosen;
-}
-
-/// The value that `share` of (n + 1) draws lie below: a finite sample's quantile.
-double conformal_quantile(std::vector<double> values, double share) {
-  std::sort(values.begin(), values.end());
-  const auto n = static_cast<double>(values.size());
-  const double at = share < 0.5 ? std::floor(share * (n + 1)) - 1 : std::ceil(share * (n + 1)) - 1;
-  return values[static_cast<size_t>(std::clamp(at, 0.0, n - 1))];
 }
 
 }  // namespace
@@ -143,29 +119,30 @@ Calibration calibrate(std::span<const DeviceRows> tables, const CalibrationOptio
     }
     const TreeOptions centre = centre_options(n, options.threads);
     const std::vector<float> predicted =
-        out_of_fold(data.x, data.target, data.fold, options.folds, centre);
+        out_of_fold_predictions(data.x, data.target, {}, data.fold, centre);
     std::vector<float> log_size(n);
     for (size_t i = 0; i < n; ++i)
       log_size[i] = static_cast<float>(
           std::log(std::max<double>(kSmallestResidual, std::abs(data.target[i] - predicted[i]))));
     const TreeOptions spread = spread_options(n, options.threads);
     const std::vector<float> scale =
-        out_of_fold(data.x, log_size, data.fold, options.folds, spread);
+        out_of_fold_predictions(data.x, log_size, {}, data.fold, spread);
 
     ClassFit fit;
     fit.rows = n;
     fit.centre = fit_trees(data.x, data.target, {}, centre);
     fit.spread = fit_trees(data.x, log_size, {}, spread);
-    std::vector<double> ratio(n);
+    std::vector<HeldOutRow> held_out(n);
     double error = 0;
     for (size_t i = 0; i < n; ++i) {
       const double residual = data.target[i] - predicted[i];
-      ratio[i] = residual / std::exp(static_cast<double>(scale[i]));
+      held_out[i] = {{}, std::exp(static_cast<double>(scale[i])), residual};
       error += std::abs(std::exp(-residual) - 1);
     }
     fit.error = error / static_cast<double>(n);
-    fit.low = conformal_quantile(ratio, 0.05);
-    fit.high = conformal_quantile(ratio, 0.95);
+    const ConformalIntervals intervals(held_out);
+    fit.low = intervals.of("").low;
+    fit.high = intervals.of("").high;
     fit.shared = 0.1;
     for (size_t f = 0; f < width; ++f) {
       float low = data.x.row(0)[f], high = low;
