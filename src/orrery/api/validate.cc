@@ -4,7 +4,8 @@
 
 #include "orrery/api/measured_rows.h"
 #include "orrery/api/session.h"
-#include "orrery/model/stack.h"
+#include "orrery/base/registry.h"
+#include "orrery/kernel/tile/calibration.h"
 
 namespace orrery {
 namespace {
@@ -20,12 +21,12 @@ void append_new(std::vector<std::string>& list, const std::vector<std::string>& 
 
 ValidateAnswer Session::validate(const ValidateRequest& request) const {
   using Regime = OperatingPoint::Regime;
-  Registry<Stack>::instance().at(request.stack, "stack");
   if (!request.regime.empty() && request.regime != "burst" && request.regime != "sustained")
     throw_usage(fmt::format("regime '{}' is not known: expected burst or sustained",
                             request.regime.substr(0, 60)));
   const auto& model = Registry<KernelModel>::instance().at(request.kernel_model, "kernel model");
   const Device device = catalogue_.device(request.device, request.overrides);
+  require_kernel_stack(request.stack, device, data_folder_);
   std::vector<std::unique_ptr<Predictor>> predictors;
   predictors.push_back(model.create()->bind(
       device, {.stack = request.stack, .fit = request.fit, .data = data_folder_}));
@@ -48,6 +49,10 @@ ValidateAnswer Session::validate(const ValidateRequest& request) const {
     const std::string& operation = read.table.operations[row.operation];
     if (!request.regime.empty() && (row.regime == Regime::kBurst) != (request.regime == "burst")) {
       add_left_out(answer.left_out, operation, fmt::format("not measured {}", request.regime));
+      continue;
+    }
+    if (request.held_out > 0 && !is_held_out(row, request.held_out)) {
+      add_left_out(answer.left_out, operation, "not held out");
       continue;
     }
     OperatingPoint point;
