@@ -1,11 +1,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "orrery/api/measured_rows.h"
 #include "orrery/api/session.h"
 #include "orrery/base/registry.h"
 #include "orrery/kernel/tile/calibration.h"
+#include "orrery/kernel/tile/fit_store.h"
 
 namespace orrery {
 namespace {
@@ -15,6 +17,13 @@ constexpr size_t kWorstRows = 10;
 void append_new(std::vector<std::string>& list, const std::vector<std::string>& more) {
   for (const std::string& s : more)
     if (std::find(list.begin(), list.end(), s) == list.end()) list.push_back(s);
+}
+
+bool was_fitted_to(const TileFit& fit, const std::string& table) {
+  return std::any_of(fit.sources.begin(), fit.sources.end(), [&](const std::string& source) {
+    std::error_code none;  // a source that is not here is another file
+    return source == table || std::filesystem::equivalent(source, table, none);
+  });
 }
 
 }  // namespace
@@ -41,6 +50,10 @@ ValidateAnswer Session::validate(const ValidateRequest& request) const {
   ValidateAnswer answer;
   answer.left_out = read.left_out;
   answer.notes = read.notes;
+  if (!request.fit.empty() && was_fitted_to(*load_tile_fit(request.fit), request.table))
+    answer.notes.push_back(
+        fmt::format("{} was fitted to this very table: errors of rows it has not seen are larger",
+                    request.fit));
   std::vector<Kernel> kernels;
   std::vector<OperatingPoint> points;
   std::vector<JudgedRow> judged;
