@@ -5,11 +5,11 @@
 #include <charconv>
 #include <stdexcept>
 
+#include "orrery/api/measured_rows.h"
 #include "orrery/api/session.h"
 #include "orrery/base/csv.h"
 #include "orrery/base/number_text.h"
 #include "orrery/kernel/operator_kernel.h"
-#include "orrery/model/stack.h"
 
 namespace orrery {
 namespace {
@@ -19,9 +19,9 @@ constexpr size_t kBlock = 512;
 
 std::unique_ptr<Predictor> bind(const Catalogue& catalogue, const std::string& data_folder,
                                 const KernelRequest& request) {
-  Registry<Stack>::instance().at(request.stack, "stack");  // an unknown one is refused, not ignored
   const auto& model = Registry<KernelModel>::instance().at(request.kernel_model, "kernel model");
   const Device device = catalogue.device(request.device, request.overrides);
+  require_kernel_stack(request.stack, device, data_folder);
   return model.create()->bind(device,
                               {.stack = request.stack, .fit = request.fit, .data = data_folder});
 }

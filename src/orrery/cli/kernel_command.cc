@@ -32,6 +32,11 @@ class KernelCommand final : public Command {
         ->required();
     app.add_option("--out", output_, "CSV to write; standard output unless given")
         ->type_name("FILE");
+    app.add_option("--stack", stack_,
+                   "Whose kernels run: a stack of 'orrery models' or one the device was measured "
+                   "under, as vllm")
+        ->type_name("STACK")
+        ->capture_default_str();
     model_.declare(app);
     declare_json(app);
     app.footer(operators_help());
@@ -42,6 +47,7 @@ class KernelCommand final : public Command {
     request.table = input_;
     request.device = device_.device;
     request.overrides = device_.overrides();
+    request.stack = stack_;
     request.kernel_model = model_.kernel_model;
     request.fit = model_.fit;
     request.point = model_.point();
@@ -62,6 +68,7 @@ class KernelCommand final : public Command {
   DeviceOptions device_;
   ModelOptions model_;
   std::string input_, output_;
+  std::string stack_ = KernelRequest().stack;
 };
 
 const Registration<Command> kKernel(
