@@ -64,7 +64,7 @@ std::unique_ptr<Predictor> roofline() {
   return Registry<KernelModel>::instance()
       .at("roofline", "kernel model")
       .create()
-      ->bind(Catalogue(kRoot + "/hardware").device("h200"), "torch-eager");
+      ->bind(Catalogue(kRoot + "/hardware").device("h200"), {});
 }
 
 void count_rows(benchmark::State& state) {

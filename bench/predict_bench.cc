@@ -20,7 +20,7 @@ void BM_RooflineKernels(benchmark::State& state) {
   const auto predictor = Registry<KernelModel>::instance()
                              .at("roofline", "kernel model")
                              .create()
-                             ->bind(device, "xla");
+                             ->bind(device, {});
   std::vector<Kernel> kernels;
   for (int i = 0; i < 1000; ++i)
     kernels.push_back(operator_kernel(

@@ -19,7 +19,7 @@ const orrery::Predictor& roofline() {
       Registry<KernelModel>::instance()
           .at("roofline", "kernel model")
           .create()
-          ->bind(Catalogue(hardware_folder().string()).device("h200"), "xla");
+          ->bind(Catalogue(hardware_folder().string()).device("h200"), {});
   return *kRoofline;
 }
 

@@ -21,7 +21,7 @@ using Severity = TableProblem::Severity;
 
 std::unique_ptr<Predictor> roofline(const std::string& device) {
   const Device d = Catalogue(std::string(ORRERY_SOURCE_DIR) + "/hardware").device(device);
-  return Registry<KernelModel>::instance().at("roofline", "kernel model").create()->bind(d, "xla");
+  return Registry<KernelModel>::instance().at("roofline", "kernel model").create()->bind(d, {});
 }
 
 /// Twenty-four bf16 products of an H200, all at 1.5 times their roofline or floor.

@@ -44,6 +44,8 @@ class RooflinePredictor final : public Predictor {
     skew_ = static_cast<float>(std::log(kWorst * kBest) / 2);
   }
 
+  std::string_view name() const override { return "roofline"; }
+
   void predict(std::span<const Kernel> kernels, OperatingPoints points,
                std::span<Estimate> estimates) const override {
     Hertz clock;
@@ -162,7 +164,7 @@ class RooflinePredictor final : public Predictor {
 
 class Roofline final : public KernelModel {
  public:
-  std::unique_ptr<Predictor> bind(const Device& device, const std::string&) const override {
+  std::unique_ptr<Predictor> bind(const Device& device, const Binding&) const override {
     return std::make_unique<RooflinePredictor>(device);
   }
 };

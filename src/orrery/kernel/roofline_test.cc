@@ -21,10 +21,7 @@ using testing::IsEmpty;
 std::unique_ptr<Predictor> roofline(const std::vector<Override>& overrides = {}) {
   const Device h200 =
       Catalogue(std::string(ORRERY_SOURCE_DIR) + "/hardware").device("h200", overrides);
-  return Registry<KernelModel>::instance()
-      .at("roofline", "kernel model")
-      .create()
-      ->bind(h200, "xla");
+  return Registry<KernelModel>::instance().at("roofline", "kernel model").create()->bind(h200, {});
 }
 
 double microseconds(const Predictor& predictor, const Kernel& kernel, double mhz = 0) {
