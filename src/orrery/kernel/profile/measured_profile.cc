@@ -32,6 +32,8 @@ constexpr size_t kFewestForScale = 20;
 constexpr size_t kMostForScale = 3000;
 constexpr size_t kScaleNeighbours = 12;
 
+constexpr double kShortest = 0.02;
+
 /// Evenly spread numbers below `count`, at most about `most` of them.
 size_t step(size_t count, size_t most) { return std::max<size_t>(1, (count + most - 1) / most); }
 
@@ -60,6 +62,9 @@ MeasuredProfile::MeasuredProfile(const Device& device, const std::string& file)
     doubts_.push_back(fmt::format("{}:{}: {}", file, problem.line, problem.reason));
   add_rows(table);
   for (Kind& kind : kinds_) {
+    std::vector<double> seconds;
+    for (const Entry& entry : kind.entries) seconds.push_back(entry.seconds);
+    kind.shortest = quantile(std::move(seconds), kShortest);
     index(kind);
     if (kind.entries.size() < kFewestForScale) continue;
     learn_scale(kind);
@@ -252,6 +257,7 @@ std::optional<MeasuredProfile::Reading> MeasuredProfile::find(const Kernel& kern
                         std::exp(static_cast<double>(entry.ln_at_own_clock));
     reading.watts = entry.watts;
     reading.reach = entry.reach;
+    reading.shortest = kinds_[at->second.kind].shortest;
     reading.measured = true;
     return reading;
   }
@@ -267,6 +273,7 @@ std::optional<MeasuredProfile::Reading> MeasuredProfile::find(const Kernel& kern
                                             : physical.seconds * std::exp(near->ln_at_boost);
     reading.watts = near->watts;
     reading.distance = near->distance;
+    reading.shortest = kind.shortest;
     reading.reach = kind.reach * (1 + near->distance);
     return reading;
   }

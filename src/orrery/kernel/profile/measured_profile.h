@@ -36,6 +36,7 @@ class MeasuredProfile {
     double seconds = 0;
     double watts = 0;     ///< 0: not recorded.
     double reach = 0;     ///< ln of the 90 % interval's upper end over `seconds`.
+    double shortest = 0;  ///< What hardly any kernel of its kind stays below in the table.
     double distance = 0;  ///< To the nearest row, in octaves of a typical size; 0: measured.
     bool measured = false;
   };
@@ -86,7 +87,8 @@ class MeasuredProfile {
     std::vector<Entry> entries;
     Coordinates scale{};
     NearestPoints nearest;
-    double reach = 0;  ///< q
+    double reach = 0;     ///< q
+    double shortest = 0;  ///< A fiftieth of its times is shorter.
   };
   struct Weighted {
     double ln_at_boost = 0, ln_at_own_clock = 0, watts = 0, distance = 0;
