@@ -5,6 +5,7 @@
 #include <charconv>
 #include <stdexcept>
 
+#include "orrery/api/choice.h"
 #include "orrery/api/session.h"
 #include "orrery/base/csv.h"
 #include "orrery/base/number_text.h"
@@ -17,11 +18,11 @@ namespace {
 /// Rows predicted together: their kernels fit a core's second-level cache.
 constexpr size_t kBlock = 512;
 
-std::unique_ptr<Predictor> bind(const Catalogue& catalogue, const KernelRequest& request) {
+std::unique_ptr<Predictor> bind(const Catalogue& catalogue, const std::string& data_folder,
+                                const KernelRequest& request) {
   Registry<Stack>::instance().at(request.stack, "stack");  // an unknown one is refused, not ignored
-  const auto& model = Registry<KernelModel>::instance().at(request.kernel_model, "kernel model");
   const Device device = catalogue.device(request.device, request.overrides);
-  return model.create()->bind(device, request.stack);
+  return bind_choice(request, device, request.stack, data_folder, catalogue);
 }
 
 /// Kernels of a few rows with the clocks they run at, and their intervals.
@@ -116,7 +117,7 @@ std::vector<OperatorRow> read_operators(const Source& table) {
 
 std::vector<OperatorAnswer> Session::predict_operators(const KernelRequest& request,
                                                        const std::vector<OperatorRow>& rows) const {
-  const auto predictor = bind(catalogue_, request);
+  const auto predictor = bind(catalogue_, data_folder_, request);
   OperatorBlock block(*predictor, request);
   std::vector<OperatorAnswer> answers;
   answers.reserve(rows.size());
@@ -126,8 +127,8 @@ std::vector<OperatorAnswer> Session::predict_operators(const KernelRequest& requ
     block.predict();
     for (size_t i = 0; i < block.size(); ++i) {
       const TimeInterval t = block.at(i);
-      answers.push_back(
-          {t.value.value * 1e6, t.low.value * 1e6, t.high.value * 1e6, request.kernel_model});
+      answers.push_back({t.value.value * 1e6, t.low.value * 1e6, t.high.value * 1e6,
+                         std::string(predictor->name())});
     }
     block.clear();
   }
@@ -136,10 +137,10 @@ std::vector<OperatorAnswer> Session::predict_operators(const KernelRequest& requ
 
 void Session::predict_table(const KernelRequest& request, const Source& table,
                             const std::function<void(std::string_view)>& write) const {
-  const auto predictor = bind(catalogue_, request);
+  const auto predictor = bind(catalogue_, data_folder_, request);
   CsvReader reader(table);
   const OperatorColumns columns(reader);
-  const std::string last_field = "," + csv_field(request.kernel_model) + "\n";
+  const std::string last_field = "," + csv_field(predictor->name()) + "\n";
 
   std::string text;
   for (const std::string& name : reader.header()) text += csv_field(name) + ",";

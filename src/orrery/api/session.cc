@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "orrery/api/choice.h"
 #include "orrery/api/trust.h"
 #include "orrery/base/data_folder.h"
 #include "orrery/model/composition.h"
@@ -62,14 +63,13 @@ Session::Session(std::string hardware_folder, std::string data_folder)
 
 PredictAnswer Session::predict(const PredictRequest& request) const {
   const auto& stack_entry = Registry<Stack>::instance().at(request.stack, "stack");
-  const auto& model_entry =
-      Registry<KernelModel>::instance().at(request.kernel_model, "kernel model");
+  Registry<KernelModel>::instance().at(request.kernel_model, "kernel model");  // before reading
   const Device device = catalogue_.device(request.device, request.overrides);
   const Workload workload = load_workload(request.workload, request.read);
   const auto stack = stack_entry.create();
   const StackConstants constants = load_stack_constants(data_folder_, stack->name());
   const Program program = lower(workload, device, stack->rules());
-  const auto predictor = model_entry.create()->bind(device, request.stack);
+  const auto predictor = bind_choice(request, device, request.stack, data_folder_, catalogue_);
 
   std::vector<Kernel> kernels;
   kernels.reserve(program.launches.size());
@@ -80,6 +80,7 @@ PredictAnswer Session::predict(const PredictRequest& request) const {
       compose(program.launches, estimates, constants.costs, device.idle_power);
 
   PredictAnswer answer;
+  answer.kernel_model = predictor->name();
   answer.latency_s = total.step.value.value;
   answer.latency_low_s = total.step.low.value;
   answer.latency_high_s = total.step.high.value;
@@ -150,10 +151,14 @@ PredictAnswer Session::predict(const PredictRequest& request) const {
       {"device", device.name},
       {"stack",
        constants.version.empty() ? request.stack : request.stack + " " + constants.version},
-      {"kernel_model", request.kernel_model},
+      {"kernel_model", answer.kernel_model},
       {"regime", request.point.regime == OperatingPoint::Regime::kBurst ? "burst" : "sustained"}};
   if (request.point.clock.value > 0)
     answer.provenance.emplace_back("sm_mhz", fmt::format("{}", request.point.clock.value / 1e6));
+  if (!request.fit.empty()) answer.provenance.emplace_back("fit", request.fit);
+  for (auto& basis : predictor->provenance()) answer.provenance.push_back(std::move(basis));
+  for (const auto& [name, value] : request.parameters)
+    answer.provenance.emplace_back("parameter " + name, fmt::format("{}", value));
   for (const auto& [path, value] : request.overrides)
     answer.provenance.emplace_back("set " + path, value);
   for (auto& setting : settings_of(request.read)) answer.provenance.push_back(std::move(setting));
@@ -167,7 +172,7 @@ PredictAnswer Session::predict(const PredictRequest& request) const {
     answer.trust.detail = "it does not fit, so nothing like it was measured";
   else
     answer.trust = trust_of(data_folder_, as_catalogued ? device.name : device.name + ", changed",
-                            request.stack, request.kernel_model);
+                            request.stack, answer.kernel_model);
   return answer;
 }
 

@@ -20,13 +20,21 @@ namespace orrery {
 /// meaning or goes, not when one is added.
 inline constexpr int kSchemaVersion = 1;
 
+/// Which model times kernels, and what of the user's own it rests on.
+struct ModelChoice {
+  std::string kernel_model = "auto";
+  std::string fit;                           ///< A file with a fit, for models that take one.
+  std::string profile;                       ///< A measured table, for profile and wave-scaling.
+  std::string origin;                        ///< The device it was measured on, for wave-scaling.
+  std::map<std::string, double> parameters;  ///< Of the model, by name.
+};
+
 /// What a prediction is asked for.
-struct PredictRequest {
+struct PredictRequest : ModelChoice {
   std::string workload;  ///< A file, or a name of the zoo.
   std::string device;    ///< A catalogue name, or a YAML file.
   std::vector<Override> overrides;
   std::string stack = "xla";
-  std::string kernel_model = "roofline";
   OperatingPoint point;
   ReadOptions read;
 };
@@ -61,6 +69,7 @@ struct MemoryAnswer {
 };
 
 struct PredictAnswer {
+  std::string kernel_model;  ///< That answered, where `auto` chose.
   double latency_s = 0, latency_low_s = 0, latency_high_s = 0;
   double single_call_s = 0;
   double energy_j = 0;
@@ -88,12 +97,11 @@ struct OperatorAnswer {
   std::string model;
 };
 
-struct KernelRequest {
+struct KernelRequest : ModelChoice {
   std::string table;  ///< Where the rows came from, for messages.
   std::string device;
   std::vector<Override> overrides;
   std::string stack = "torch-eager";
-  std::string kernel_model = "roofline";
   OperatingPoint point;
 };
 

@@ -60,11 +60,17 @@ class Registry {
     return names;
   }
 
+  /// The entry called `name`, or null.
+  const Entry* find(std::string_view name) const {
+    for (const Entry& entry : entries_)
+      if (entry.description.name == name) return &entry;
+    return nullptr;
+  }
+
   /// The entry called `name`; throws `kUsage`, suggesting what was meant, when absent.
   /// `what` names the kind of component in that message, e.g. "kernel model".
   const Entry& at(std::string_view name, std::string_view what) const {
-    for (const Entry& entry : entries_)
-      if (entry.description.name == name) return entry;
+    if (const Entry* entry = find(name)) return *entry;
     throw_usage("unknown " + std::string(what) + " '" + std::string(name) + "'" +
                 suggestion(name, names()));
   }

@@ -48,11 +48,13 @@ struct DeviceOptions {
 };
 
 struct ModelOptions {
-  std::string kernel_model = "roofline";
+  ModelChoice chosen;
+  std::vector<std::string> parameters;  ///< name=value
   std::string regime = "burst";
   double sm_mhz = 0;
 
   void declare(CLI::App& app);
+  ModelChoice choice() const;  ///< `kUsage` for a malformed parameter.
   OperatingPoint point() const;
 };
 

@@ -42,7 +42,7 @@ class KernelCommand final : public Command {
     request.table = input_;
     request.device = device_.device;
     request.overrides = device_.overrides();
-    request.kernel_model = model_.kernel_model;
+    static_cast<ModelChoice&>(request) = model_.choice();
     request.point = model_.point();
     const Source table = Source::from_file(input_);
     const Session session;

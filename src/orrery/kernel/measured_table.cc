@@ -14,6 +14,7 @@
 #include "orrery/base/gzip.h"
 #include "orrery/base/nearest.h"
 #include "orrery/kernel/operator_kernel.h"
+#include "orrery/learn/statistics.h"
 
 namespace orrery {
 namespace {
@@ -137,6 +138,8 @@ class RowReader {
   }
 
   void add(const MeasuredRow& row) { table_.rows.push_back(row); }
+  void add_empty(double seconds) { empty_.push_back(seconds); }
+  double median_empty() const { return empty_.empty() ? 0 : median(empty_); }
   uint16_t source(std::string_view name) { return number_of(sources_, name); }
   uint16_t device(std::string_view name) { return number_of(devices_, name); }
 
@@ -172,6 +175,7 @@ class RowReader {
   const CsvReader& csv_;
   MeasuredTable& table_;
   Names operations_, sources_, devices_;
+  std::vector<double> empty_;
   std::string name_, dtype_, canonical_dtype_;
 };
 
@@ -314,6 +318,11 @@ class OrreryFormat final : public Format {
 
   void read(RowReader& in) override {
     const std::string_view op = in.text(op_), dtype = in.text(dtype_), params = in.text(params_);
+    if (op == "empty") {
+      if (params != "{}") in.fail(params_, "empty takes no parameters: expected {}");
+      in.add_empty(in.time(points_[0].microseconds, kSecondsPerMicrosecond));
+      return;
+    }
     MeasuredRow row;
     row.kernel = operator_kernel(op, dtype, params);
     in.identify(row, op, dtype, canonical_.of(op, dtype, params));
@@ -640,6 +649,7 @@ MeasuredTable read_measured_table(const Source& file) {
       reader.fail_kernel(error);
     }
   }
+  table.empty_seconds = reader.median_empty();
   if (table.rows.empty()) source.fail(source.text().size(), "a table without rows");
   return table;
 }

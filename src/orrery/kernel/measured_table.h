@@ -39,11 +39,15 @@ struct MeasuredTable {
   std::vector<std::string> sources;
   std::vector<std::string> devices;  ///< As the file names them; "" where it does not.
   std::vector<MeasuredRow> rows;
+  /// Of a launch that does nothing on the machine that measured: the median of the rows
+  /// whose op is `empty`, which are not among `rows`; 0 where there are none.
+  double empty_seconds = 0;
 };
 
 /// Reads a measured table, compressed by gzip or not; its format is known by its header:
 ///  - this project's own, `op,dtype,params,us` and perhaps `us_min,us_max,sm_mhz,watts`
-///    (tools/measure/kernels.py), times in µs;
+///    (tools/measure/kernels.py), times in µs; op `empty` with params {} is a launch that
+///    does nothing, a yardstick for the machine;
 ///  - its sustained form, `op,dtype,params,burst_us,burst_mhz,sustained_us,sustained_mhz,
 ///    sustained_watts`: two rows a line, power with the sustained one;
 ///  - aiconfigurator's (github.com/ai-dynamo/aiconfigurator), `op_name` gemm,

@@ -6,17 +6,12 @@
 
 #include "orrery/kernel/kernel_model.h"
 #include "orrery/kernel/peak_rate.h"
+#include "orrery/kernel/unmeasured.h"
 
 namespace orrery {
 namespace {
 
 using E = ElementType;
-
-/// The true time of a kernel is rarely below its roofline and can be several
-/// times it. Without a measurement of the device the interval says just that:
-/// from `kBest` to `kWorst` times the roofline, as a 90 % interval.
-constexpr double kBest = 0.95;
-constexpr double kWorst = 5.0;
 
 /// No kernel on a GPU is shorter than its launch, a wave of threads and the write of its
 /// results: what a product of 64×64 matrices takes on an H200
@@ -32,16 +27,12 @@ class RooflinePredictor final : public Predictor {
       const auto type = static_cast<ElementType>(i);
       const Rate vector = find_rate(device.vector, type);
       const Rate matrix = product_rate(device, type);
-      vector_[static_cast<size_t>(i)] = vector;
-      matrix_[static_cast<size_t>(i)] = matrix;
       seconds_per_matrix_[static_cast<size_t>(i)] = inverse(matrix.flops_per_second);
       seconds_per_vector_[static_cast<size_t>(i)] = inverse(vector.flops_per_second);
     }
     seconds_per_special_ = inverse(special);
     seconds_per_byte_ = inverse(device.main_memory().bandwidth.value);
     floor_ = device.kind == "gpu" ? kGpuFloorSeconds : 0;
-    spread_ = static_cast<float>(std::log(kWorst / kBest) / (2 * kNinetyPercent));
-    skew_ = static_cast<float>(std::log(kWorst * kBest) / 2);
   }
 
   std::string_view name() const override { return "roofline"; }
@@ -56,16 +47,12 @@ class RooflinePredictor final : public Predictor {
         slowdown = slowdown_at(points[i]);
       }
       const Times t = times(kernels[i].cost, slowdown);
-      Estimate& e = estimates[i];
-      e = {};
       const Seconds busy(std::max({t.compute, t.special, t.memory}));
+      Estimate& e = estimates[i];
+      e = unmeasured_;
       e.seconds = std::max(busy, Seconds(floor_));
       // At the roofline one resource is used fully: the board draws its limit.
       e.joules = device_.power_limit * busy + device_.idle_power * (e.seconds - busy);
-      e.own_spread = spread_ / 2;
-      e.skew = skew_;
-      // Most of a roofline's error is common to kernels of one kind.
-      e.loadings[static_cast<size_t>(ErrorFactor::kFamily)] = spread_ * 0.8660254f;  // √(1 − ½²)
     }
   }
 
@@ -80,33 +67,7 @@ class RooflinePredictor final : public Predictor {
   }
 
   std::vector<std::string> gaps(const Kernel& kernel) const override {
-    std::vector<std::string> found;
-    const Cost& c = kernel.cost;
-    if (c.matrix_flops > 0) {
-      const Rate& rate = matrix_[static_cast<size_t>(c.matrix_type)];
-      if (rate.flops_per_second == 0)
-        found.push_back(
-            fmt::format("{} has no published rate for {} products: their arithmetic is not timed",
-                        device_.name, mlir_name(c.matrix_type)));
-      else if (rate.used != c.matrix_type)
-        found.push_back(fmt::format("{} has no published rate for {} products: taken at that of {}",
-                                    device_.name, mlir_name(c.matrix_type), mlir_name(rate.used)));
-    }
-    if (c.vector_flops > 0 && vector_[static_cast<size_t>(c.vector_type)].flops_per_second == 0)
-      found.push_back(
-          fmt::format("{} has no published vector rate for {}: that arithmetic is not timed",
-                      device_.name, mlir_name(c.vector_type)));
-    if (c.transcendental_flops > 0 && device_.special.value <= 0)
-      found.push_back(
-          seconds_per_special_ > 0
-              ? fmt::format("{} has no published rate for special functions: taken at a quarter of "
-                            "its fp32 vector rate, as on NVIDIA's SMs",
-                            device_.name)
-              : fmt::format("{} has no published rate for special functions: they are not timed",
-                            device_.name));
-    if (kernel.code == Opcode::k_custom_call && c.flops() == 0)
-      found.emplace_back("custom calls are timed by the bytes of their operands and results alone");
-    return found;
+    return unpublished_rates(device_, kernel);
   }
 
   std::vector<std::string> gaps(const OperatingPoint& point) const override {
@@ -153,18 +114,18 @@ class RooflinePredictor final : public Predictor {
   }
 
   Device device_;
-  std::array<Rate, kElementTypeCount> matrix_{}, vector_{};
   std::array<double, kElementTypeCount> seconds_per_matrix_{}, seconds_per_vector_{};
   double seconds_per_special_ = 0;
   double seconds_per_byte_ = 0;
   double floor_ = 0;
-  float spread_ = 0;
-  float skew_ = 0;
+  Estimate unmeasured_ = unmeasured_estimate(Seconds());
 };
 
 class Roofline final : public KernelModel {
  public:
-  std::unique_ptr<Predictor> bind(const Device& device, const Binding&) const override {
+  std::unique_ptr<Predictor> bind(const Device& device, const Binding& binding) const override {
+    if (!binding.fit.empty())
+      throw_usage(fmt::format("the roofline of {} takes no fit", device.name));
     return std::make_unique<RooflinePredictor>(device);
   }
 };
@@ -180,9 +141,9 @@ const Registration<KernelModel> kRoofline(
          {{"floor", kGpuFloorSeconds,
            "seconds that no kernel on a GPU stays below; measured, "
            "data/measured/h200_launch_costs.json"},
-          {"best", kBest,
+          {"best", kUnmeasuredBest,
            "low end of the 90 % interval as a multiple of the roofline; a stated prior"},
-          {"worst", kWorst,
+          {"worst", kUnmeasuredWorst,
            "high end of the 90 % interval as a multiple of the roofline; a stated prior"}}},
     [] { return std::make_unique<Roofline>(); });
 

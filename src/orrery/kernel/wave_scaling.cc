@@ -63,6 +63,7 @@ class WaveScalingPredictor final : public Predictor {
   WaveScalingPredictor(const Device& device, const Device& origin, const Binding& binding)
       : profile_(origin, binding.profile),
         physical_(device),
+        otherwise_(without_profile(device, binding)),
         origin_name_(origin.name),
         name_(device.name),
         idle_(device.idle_power),
@@ -82,7 +83,7 @@ class WaveScalingPredictor final : public Predictor {
 
   void predict(std::span<const Kernel> kernels, OperatingPoints points,
                std::span<Estimate> estimates) const override {
-    physical_.roofline().predict(kernels, points, estimates);
+    otherwise_->predict(kernels, points, estimates);
     for (size_t i = 0; i < kernels.size(); ++i) {
       // The origin's clocks say nothing of this device's; its own enter through the physics.
       OperatingPoint there = points[i];
@@ -107,10 +108,10 @@ class WaveScalingPredictor final : public Predictor {
   }
 
   Explanation explain(const Kernel& kernel, const OperatingPoint& point) const override {
-    return physical_.roofline().explain(kernel, point);
+    return otherwise_->explain(kernel, point);
   }
   std::vector<std::string> gaps(const Kernel& kernel) const override {
-    return profile_gaps(profile_, kernel);
+    return profile_gaps(profile_, kernel, *otherwise_);
   }
   std::vector<std::string> gaps(const OperatingPoint& point) const override {
     OperatingPoint there = point;
@@ -180,6 +181,7 @@ class WaveScalingPredictor final : public Predictor {
 
   MeasuredProfile profile_;
   PhysicalModel physical_;
+  std::unique_ptr<Predictor> otherwise_;
   std::string origin_name_, name_;
   Watts idle_;
   Resources there_, here_;

@@ -37,7 +37,7 @@ std::string list_text(const char* title, const std::vector<std::string>& lines) 
 
 std::string prediction_text(const PredictAnswer& a, const PredictRequest& request, size_t most) {
   std::string text = fmt::format("{} on {} ({}, {})\n\n", request.workload, request.device,
-                                 request.stack, request.kernel_model);
+                                 request.stack, a.kernel_model);
   const auto line = [&](const char* what, const std::string& value) {
     text += fmt::format("  {:<13}{}\n", what, value);
   };
@@ -188,7 +188,9 @@ std::string models_text(const Session& session) {
       text += fmt::format("  {}\n", d.name) + hanging("      ", d.summary);
       text += hanging("      source: ", d.source);
       for (const Parameter& p : d.parameters)
-        text += hanging(fmt::format("      {} = {}: ", p.name, p.default_value), p.meaning);
+        text += hanging(fmt::format("      {} = {}{}: ", p.name, p.default_value,
+                                    p.settable ? " (--parameter)" : ""),
+                        p.meaning);
     }
   }
   return text;

@@ -23,15 +23,24 @@ std::string kind_name(const Kernel& kernel) {
 
 }  // namespace
 
-Estimate measured_estimate(const MeasuredProfile::Reading& reading, const Estimate& roofline,
+std::unique_ptr<Predictor> without_profile(const Device& device, const Binding& binding) {
+  Binding rest;
+  rest.stack = binding.stack;
+  rest.fit = binding.fit;
+  rest.data = binding.data;
+  return Registry<KernelModel>::instance().at("auto", "kernel model").create()->bind(device, rest);
+}
+
+Estimate measured_estimate(const MeasuredProfile::Reading& reading, const Estimate& otherwise,
                            Watts idle) {
   Estimate e;
   e.seconds = Seconds(reading.seconds);
   if (reading.watts > 0) {
     e.joules = Watts(reading.watts) * e.seconds;
   } else {
-    const Seconds busy = std::min(roofline.seconds, e.seconds);
-    e.joules = roofline.seconds.value > 0 ? roofline.joules * (busy / roofline.seconds) : Joules();
+    const Seconds busy = std::min(otherwise.seconds, e.seconds);
+    e.joules =
+        otherwise.seconds.value > 0 ? otherwise.joules * (busy / otherwise.seconds) : Joules();
     e.joules += idle * (e.seconds - busy);
   }
   const double deviation = reading.reach / kNinetyPercent;
@@ -41,13 +50,14 @@ Estimate measured_estimate(const MeasuredProfile::Reading& reading, const Estima
   return e;
 }
 
-std::vector<std::string> profile_gaps(const MeasuredProfile& profile, const Kernel& kernel) {
+std::vector<std::string> profile_gaps(const MeasuredProfile& profile, const Kernel& kernel,
+                                      const Predictor& otherwise) {
   const auto reading = profile.find(kernel, {});
   if (!reading) {
-    std::vector<std::string> found = {fmt::format(
-        "{} has no {} of this kind: taken from the roofline", profile.file(), kind_name(kernel))};
-    for (std::string& gap : profile.physical().roofline().gaps(kernel))
-      found.push_back(std::move(gap));
+    std::vector<std::string> found = {fmt::format("{} has no {} of this kind: predicted by {}",
+                                                  profile.file(), kind_name(kernel),
+                                                  otherwise.name())};
+    for (std::string& gap : otherwise.gaps(kernel)) found.push_back(std::move(gap));
     return found;
   }
   if (reading->distance > kFarOctaves)

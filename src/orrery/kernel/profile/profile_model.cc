@@ -11,25 +11,27 @@ namespace {
 
 class ProfilePredictor final : public Predictor {
  public:
-  ProfilePredictor(const Device& device, const std::string& file)
-      : profile_(device, file), idle_(device.idle_power) {}
+  ProfilePredictor(const Device& device, const Binding& binding)
+      : profile_(device, binding.profile),
+        otherwise_(without_profile(device, binding)),
+        idle_(device.idle_power) {}
 
   std::string_view name() const override { return "profile"; }
 
   void predict(std::span<const Kernel> kernels, OperatingPoints points,
                std::span<Estimate> estimates) const override {
-    profile_.physical().roofline().predict(kernels, points, estimates);
+    otherwise_->predict(kernels, points, estimates);
     for (size_t i = 0; i < kernels.size(); ++i)
       if (const auto reading = profile_.find(kernels[i], points[i]))
         estimates[i] = measured_estimate(*reading, estimates[i], idle_);
   }
 
   Explanation explain(const Kernel& kernel, const OperatingPoint& point) const override {
-    return profile_.physical().roofline().explain(kernel, point);
+    return otherwise_->explain(kernel, point);
   }
 
   std::vector<std::string> gaps(const Kernel& kernel) const override {
-    return profile_gaps(profile_, kernel);
+    return profile_gaps(profile_, kernel, *otherwise_);
   }
   std::vector<std::string> gaps(const OperatingPoint& point) const override {
     return profile_gaps(profile_, point);
@@ -40,6 +42,7 @@ class ProfilePredictor final : public Predictor {
 
  private:
   MeasuredProfile profile_;
+  std::unique_ptr<Predictor> otherwise_;
   Watts idle_;
 };
 
@@ -49,7 +52,7 @@ class Profile final : public KernelModel {
   std::unique_ptr<Predictor> bind(const Device& device, const Binding& binding) const override {
     if (binding.profile.empty())
       throw_usage("kernel model 'profile' needs a measured table: --profile FILE.csv");
-    return std::make_unique<ProfilePredictor>(device, binding.profile);
+    return std::make_unique<ProfilePredictor>(device, binding);
   }
 };
 
@@ -57,8 +60,8 @@ const Registration<KernelModel> kProfile(
     {.name = "profile",
      .summary = "your own measured table (--profile): a measured kernel's median time; else "
                 "physical estimate / utilisation, ln utilisation = Σ w ln u / Σ w over the 8 "
-                "nearest rows of the same kind, w = (d² + 0.01)^-3/2 in octaves of size; roofline "
-                "for kinds the table lacks",
+                "nearest rows of the same kind, w = (d² + 0.01)^-3/2 in octaves of size; kinds "
+                "that the table lacks as auto has them without it",
      .source = "Shepard, A two-dimensional interpolation function for irregularly-spaced data, ACM "
                "1968",
      .parameters = {}},

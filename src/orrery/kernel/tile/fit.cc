@@ -12,6 +12,11 @@ namespace {
 constexpr double kFarPerOctave = 0.25;
 constexpr double kMostOctaves = 12;
 
+/// No fit to measurements comes near these; they keep answers finite whatever a file says.
+constexpr double kMostFactor = 1e4;
+constexpr double kMostSpread = 2;
+constexpr double kMostMultiplier = 20;
+
 }  // namespace
 
 double octaves_outside(const ClassFit& fit, std::span<const float> features) {
@@ -26,10 +31,16 @@ double octaves_outside(const ClassFit& fit, std::span<const float> features) {
 
 Estimate estimate_of(const ClassFit& fit, const TileDescription& description) {
   const std::span<const float> x = description.values();
-  const double scale = std::exp(static_cast<double>(fit.spread.predict(x))) *
-                       (1 + kFarPerOctave * octaves_outside(fit, x));
+  return estimate_of(fit, description.seconds, x, fit.centre.predict(x), fit.spread.predict(x));
+}
+
+Estimate estimate_of(const ClassFit& fit, double physical_seconds, std::span<const float> features,
+                     float centre, float spread) {
+  const double scale = std::min(kMostSpread, std::exp(static_cast<double>(spread))) *
+                       (1 + kFarPerOctave * octaves_outside(fit, features));
   Estimate e;
-  e.seconds = Seconds(description.seconds * std::exp(static_cast<double>(fit.centre.predict(x))));
+  const double factor = std::exp(static_cast<double>(centre));
+  e.seconds = Seconds(physical_seconds * std::clamp(factor, 1 / kMostFactor, kMostFactor));
   const double deviation = scale * (fit.high - fit.low) / (2 * kNinetyPercent);
   e.own_spread = static_cast<float>(deviation * std::sqrt(1 - fit.shared));
   e.loadings[static_cast<size_t>(ErrorFactor::kFamily)] =
@@ -90,6 +101,9 @@ TileFit tile_fit_from_json(const JsonValue& value) {
     read.high = one.member("high").number();
     read.shared = one.member("shared").number();
     if (read.high < read.low) one.member("high").fail("lies below 'low'");
+    for (const char* end : {"low", "high"})
+      if (std::abs(one.member(end).number()) > kMostMultiplier)
+        one.member(end).fail(fmt::format("must lie within {} of 0", kMostMultiplier));
     if (read.shared < 0 || read.shared > 1) one.member("shared").fail("must lie within 0 and 1");
     const auto names = TileGpu::feature_names(static_cast<TileClass>(c));
     const JsonValue listed = one.member("features");

@@ -49,6 +49,9 @@ double octaves_outside(const ClassFit& fit, std::span<const float> features);
 
 /// The estimate of a described kernel; joules are left to the caller.
 Estimate estimate_of(const ClassFit& fit, const TileDescription& description);
+/// The same, of a physical estimate, features and what the trees say of them.
+Estimate estimate_of(const ClassFit& fit, double physical_seconds, std::span<const float> features,
+                     float centre, float spread);
 
 /// Readable and versioned; names every feature it uses, so that a later build whose
 /// features differ says so instead of answering wrongly.

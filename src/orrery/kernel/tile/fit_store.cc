@@ -1,0 +1,125 @@
+#include "orrery/kernel/tile/fit_store.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "orrery/base/data_folder.h"
+
+namespace orrery {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Files of the folder called DEVICE.STACK.json, as (stack, path) by stack.
+std::map<std::string, std::string> fits_of_device(const fs::path& folder,
+                                                  const std::string& device) {
+  constexpr std::string_view kSuffix = ".json";
+  const std::string prefix = device + ".";
+  std::map<std::string, std::string> found;
+  std::error_code none;  // a folder that is not there holds no fits
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, none)) {
+    const std::string file = entry.path().filename().string();
+    if (!file.starts_with(prefix) || !file.ends_with(kSuffix) ||
+        file.size() <= prefix.size() + kSuffix.size())
+      continue;
+    const std::string stack =
+        file.substr(prefix.size(), file.size() - prefix.size() - kSuffix.size());
+    if (stack.find('.') == std::string::npos) found.emplace(stack, entry.path().string());
+  }
+  return found;
+}
+
+/// "vector products": a class of kernels in a sentence.
+std::string in_words(TileClass tile_class) {
+  std::string words(name(tile_class));
+  std::replace(words.begin(), words.end(), '_', ' ');
+  return words + " kernels";
+}
+
+}  // namespace
+
+std::shared_ptr<const TileFit> load_tile_fit(const std::string& path) {
+  struct Read {
+    fs::file_time_type written;
+    uintmax_t bytes = 0;
+    std::shared_ptr<const TileFit> fit;
+  };
+  static std::mutex mutex;
+  static std::map<std::string, Read> known;
+
+  std::error_code written_unknown, bytes_unknown;  // then the reader says what is wrong
+  const fs::file_time_type written = fs::last_write_time(path, written_unknown);
+  const uintmax_t bytes = fs::file_size(path, bytes_unknown);
+  const std::lock_guard lock(mutex);
+  Read& read = known[path];
+  if (read.fit == nullptr || written_unknown || bytes_unknown || read.written != written ||
+      read.bytes != bytes)
+    read = {
+        written, bytes,
+        std::make_shared<TileFit>(tile_fit_from_json(JsonValue::parse(Source::from_file(path))))};
+  return read.fit;
+}
+
+FitChoice::FitChoice(const Device& device, const Binding& binding)
+    : device_(device.name), stack_(binding.stack) {
+  if (!binding.fit.empty()) candidates_.push_back({binding.fit, Origin::kUser, nullptr});
+  const fs::path folder =
+      (binding.data.empty() ? fitted_data_folder() : fs::path(binding.data)) / "kernels";
+  auto fits = fits_of_device(folder, device.name);
+  for (const std::string& exact : {stack_, stack_.substr(0, stack_.find('-'))})
+    if (const auto found = fits.extract(exact); !found.empty())
+      candidates_.push_back({found.mapped(), Origin::kExact, nullptr});
+  for (const auto& [stack, path] : fits)
+    candidates_.push_back({path, Origin::kOtherStack, nullptr});
+  const fs::path generic = folder / "generic.json";
+  if (std::error_code none; fs::exists(generic, none))
+    candidates_.push_back({generic.string(), Origin::kGeneric, nullptr});
+  // A file that cannot be read should end the request before its first kernel.
+  if (!candidates_.empty()) candidates_.front().fit = load_tile_fit(candidates_.front().path);
+}
+
+const FitChoice::OfClass& FitChoice::of(TileClass tile_class) const {
+  Slot& slot = slots_[static_cast<size_t>(tile_class)];
+  std::call_once(slot.once, [&] { slot.chosen = choose(tile_class); });
+  return slot.chosen;
+}
+
+FitChoice::OfClass FitChoice::choose(TileClass tile_class) const {
+  const std::lock_guard lock(reading_);
+  for (Candidate& candidate : candidates_) {
+    if (candidate.fit == nullptr) candidate.fit = load_tile_fit(candidate.path);
+    if (const ClassFit* fit = candidate.fit->find(tile_class))
+      return {fit, gap_of(tile_class, candidate, &candidate == candidates_.data())};
+  }
+  if (candidates_.empty())
+    return {nullptr, fmt::format("{} was never measured: its kernels are timed by its data sheet "
+                                 "alone ('orrery calibrate' fits a device)",
+                                 device_)};
+  return {nullptr, fmt::format("{} were not measured: timed by the data sheet of {} alone",
+                               in_words(tile_class), device_)};
+}
+
+std::string FitChoice::gap_of(TileClass tile_class, const Candidate& candidate, bool first) const {
+  // Of the best fit one sentence will do; of others, which classes needed them.
+  const std::string whose = first ? "kernels" : in_words(tile_class);
+  switch (candidate.origin) {
+    case Origin::kUser:
+      if (candidate.fit->device == device_) return "";
+      return fmt::format("{} was fitted on {} and taken for {}", candidate.path,
+                         candidate.fit->device, device_);
+    case Origin::kExact:
+      return "";
+    case Origin::kOtherStack:
+      return fmt::format("{} of {} were not measured under {}: taken as they are under {}", whose,
+                         device_, stack_, candidate.fit->stack);
+    case Origin::kGeneric:
+      return fmt::format("{} of {} were not measured: predicted by a fit over several devices",
+                         whose, device_);
+  }
+  return "";
+}
+
+}  // namespace orrery

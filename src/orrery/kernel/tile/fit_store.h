@@ -1,0 +1,58 @@
+#pragma once
+
+#include <array>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "orrery/kernel/kernel_model.h"
+#include "orrery/kernel/tile/fit.h"
+
+namespace orrery {
+
+/// The fit in a file. Each file is parsed once a process and shared, until it changes.
+/// Throws `kInput` for what is no fit. May be called from several threads at once.
+std::shared_ptr<const TileFit> load_tile_fit(const std::string& path);
+
+/// The fits that may answer for a device under a stack, best first:
+///   1. the user's own, `Binding::fit`;
+///   2. the folder's kernels/DEVICE.STACK.json;
+///   3. that of the stack's family: kernels/DEVICE.torch.json for torch-eager;
+///   4. the device's fits under other stacks, by name;
+///   5. kernels/generic.json, over several devices.
+/// A class of kernels is answered by the first that knows it. Files are read when the
+/// first kernel wants them, the best one at once.
+class FitChoice {
+ public:
+  FitChoice(const Device& device, const Binding& binding);
+
+  struct OfClass {
+    const ClassFit* fit = nullptr;  ///< None: the physical estimate must do.
+    std::string gap;                ///< What is wanting in it, as a sentence; empty: nothing.
+  };
+  /// May be called from several threads at once.
+  const OfClass& of(TileClass tile_class) const;
+
+ private:
+  enum class Origin : uint8_t { kUser, kExact, kOtherStack, kGeneric };
+  struct Candidate {
+    std::string path;
+    Origin origin;
+    std::shared_ptr<const TileFit> fit;  ///< Null until read.
+  };
+  struct Slot {
+    std::once_flag once;
+    OfClass chosen;
+  };
+
+  OfClass choose(TileClass tile_class) const;
+  std::string gap_of(TileClass tile_class, const Candidate& candidate, bool first) const;
+
+  std::string device_, stack_;
+  mutable std::mutex reading_;
+  mutable std::vector<Candidate> candidates_;
+  mutable std::array<Slot, kTileClassCount> slots_;
+};
+
+}  // namespace orrery

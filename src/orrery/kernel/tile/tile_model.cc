@@ -1,0 +1,165 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "orrery/kernel/kernel_model.h"
+#include "orrery/kernel/tile/fit_store.h"
+#include "orrery/kernel/unmeasured.h"
+
+namespace orrery {
+namespace {
+
+/// Kernels described together: as many as make groups worth a batch of every class, few
+/// enough that their features stay in a core's second-level cache.
+constexpr size_t kBlock = 4096;
+/// Trees answer fewer rows than this one by one.
+constexpr size_t kFewestTogether = 12;
+
+class TilePredictor final : public Predictor {
+ public:
+  TilePredictor(const Device& device, const Binding& binding)
+      : device_(device), gpu_(device), fits_(device, binding) {}
+
+  std::string_view name() const override { return "tile"; }
+
+  void predict(std::span<const Kernel> kernels, OperatingPoints points,
+               std::span<Estimate> estimates) const override {
+    if (kernels.size() < kFewestTogether) {
+      for (size_t i = 0; i < kernels.size(); ++i) estimates[i] = predict_one(kernels[i], points[i]);
+      return;
+    }
+    std::vector<uint32_t> order(std::min(kBlock, kernels.size()));
+    for (size_t first = 0; first < kernels.size(); first += kBlock) {
+      const size_t count = std::min(kBlock, kernels.size() - first);
+      std::array<size_t, kTileClassCount + 1> begin{};
+      std::vector<TileClass> classes(count);
+      for (size_t i = 0; i < count; ++i) {
+        classes[i] = gpu_.class_of(kernels[first + i]);
+        ++begin[static_cast<size_t>(classes[i]) + 1];
+      }
+      for (size_t c = 0; c < kTileClassCount; ++c) begin[c + 1] += begin[c];
+      auto next = begin;
+      for (size_t i = 0; i < count; ++i)
+        order[next[static_cast<size_t>(classes[i])]++] = static_cast<uint32_t>(first + i);
+      for (size_t c = 0; c < kTileClassCount; ++c)
+        predict_class(static_cast<TileClass>(c),
+                      std::span(order).subspan(begin[c], begin[c + 1] - begin[c]), kernels, points,
+                      estimates);
+    }
+  }
+
+  Explanation explain(const Kernel& kernel, const OperatingPoint& point) const override {
+    TileDescription d;
+    gpu_.describe(kernel, point.clock, d);
+    Explanation x;
+    x.bound = std::max(d.compute_seconds, d.memory_seconds) < d.floor_seconds ? "latency"
+              : d.memory_seconds >= d.compute_seconds                         ? "memory"
+                                                                              : "compute";
+    return x;
+  }
+
+  std::vector<std::string> gaps(const Kernel& kernel) const override {
+    std::vector<std::string> found = unpublished_rates(device_, kernel);
+    const std::string& gap = fits_.of(gpu_.class_of(kernel)).gap;
+    if (!gap.empty()) found.push_back(gap);
+    return found;
+  }
+
+  std::vector<std::string> gaps(const OperatingPoint& point) const override {
+    std::vector<std::string> found;
+    if (point.regime == OperatingPoint::Regime::kSustained)
+      found.emplace_back(
+          "the clock a device sustains is not known: sustained is predicted as burst");
+    if (device_.clock.value <= 0)
+      found.push_back(fmt::format("the clock of {} is not published: taken for {:.0f} MHz",
+                                  device_.name, gpu_.boost_clock() / 1e6));
+    return found;
+  }
+
+ private:
+  Estimate predict_one(const Kernel& kernel, const OperatingPoint& point) const {
+    TileDescription d;
+    gpu_.describe(kernel, point.clock, d);
+    const ClassFit* fit = fits_.of(d.tile_class).fit;
+    Estimate e = fit != nullptr ? estimate_of(*fit, d) : unmeasured_estimate(Seconds(d.seconds));
+    e.joules = joules(e.seconds, busy(d));
+    return e;
+  }
+
+  /// Kernels of one class, by their places.
+  void predict_class(TileClass tile_class, std::span<const uint32_t> members,
+                     std::span<const Kernel> kernels, const OperatingPoints& points,
+                     std::span<Estimate> estimates) const {
+    const ClassFit* fit = members.empty() ? nullptr : fits_.of(tile_class).fit;
+    if (fit == nullptr || members.size() < kFewestTogether) {
+      for (const uint32_t i : members) estimates[i] = predict_one(kernels[i], points[i]);
+      return;
+    }
+    const size_t count = members.size();
+    Matrix features(count, TileGpu::feature_names(tile_class).size());
+    std::vector<double> physical(count), busy_seconds(count);
+    TileDescription d;
+    for (size_t i = 0; i < count; ++i) {
+      gpu_.describe(kernels[members[i]], points[members[i]].clock, d);
+      std::ranges::copy(d.values(), features.row(i).begin());
+      physical[i] = d.seconds;
+      busy_seconds[i] = busy(d);
+    }
+    std::vector<float> centre(count), spread(count);
+    fit->centre.predict(features, centre);
+    fit->spread.predict(features, spread);
+    for (size_t i = 0; i < count; ++i) {
+      Estimate& e = estimates[members[i]];
+      e = estimate_of(*fit, physical[i], features.row(i), centre[i], spread[i]);
+      e.joules = joules(e.seconds, busy_seconds[i]);
+    }
+  }
+
+  static double busy(const TileDescription& d) {
+    return std::max(d.compute_seconds, d.memory_seconds);
+  }
+
+  /// The board's limit while a resource is used as fully as it can be, idle power for the
+  /// rest of the time.
+  Joules joules(Seconds seconds, double busy_seconds) const {
+    const Seconds busy = std::min(seconds, Seconds(busy_seconds));
+    return device_.power_limit * busy + device_.idle_power * (seconds - busy);
+  }
+
+  Device device_;
+  TileGpu gpu_;
+  FitChoice fits_;
+};
+
+class TileModel final : public KernelModel {
+ public:
+  std::unique_ptr<Predictor> bind(const Device& device, const Binding& binding) const override {
+    if (device.vector[ElementType::kF32].value <= 0)
+      throw_usage(
+          fmt::format("kernel model 'tile' needs the fp32 vector rate of {}, which is not "
+                      "published",
+                      device.name));
+    return std::make_unique<TilePredictor>(device, binding);
+  }
+};
+
+const Registration<KernelModel> kTile(
+    {.name = "tile",
+     .summary = "time = (floor + max(FLOPs / rate at the clock, bytes / bandwidth)) × exp(f(tiles, "
+                "waves, sizes, alignment)), f boosted trees fitted to measurements of the device "
+                "by class of kernels, 90 % intervals from out-of-fold residuals; 'orrery "
+                "calibrate' makes a fit; energy = board power limit × time at the roofline, idle "
+                "power for the rest",
+     .source = "tiles and waves as in NeuSight (Lee, Phanishayee, Mahajan, ASPLOS 2025); trees as "
+               "in CatBoost (Prokhorenkova et al., NeurIPS 2018); intervals by split conformal "
+               "prediction (Lei et al., JASA 2018)",
+     .parameters =
+         {{"best", kUnmeasuredBest,
+           "of a class that was never measured: low end of the 90 % interval as a multiple of the "
+           "physical time; a stated prior"},
+          {"worst", kUnmeasuredWorst, "… and its high end; a stated prior"}}},
+    [] { return std::make_unique<TileModel>(); });
+
+}  // namespace
+}  // namespace orrery
