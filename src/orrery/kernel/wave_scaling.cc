@@ -17,7 +17,7 @@ namespace {
 /// What a kernel reaches of its device while it works; what it takes beyond that is waiting
 /// that no faster unit shortens. Chosen.
 constexpr double kEfficiency = 0.4;
-/// Waiting beyond so many times the shortest kernel of a kind is work after all. Chosen.
+/// Waiting beyond so many times the least of its kind is work after all. Chosen.
 constexpr double kMostFloors = 4;
 /// Waiting beyond so many times a GPU's own floor is the host's: eager measurements have 20
 /// to 60 µs of it, whatever the GPU's clock. Chosen.
@@ -148,7 +148,7 @@ class WaveScalingPredictor final : public Predictor {
     const double work_there = std::hypot(a.compute_seconds, memory_seconds(kernel, there_));
     const double work_here = std::hypot(b.compute_seconds, memory_seconds(kernel, here_));
     const double ratio = work_there > 0 ? work_here / work_there : 1;
-    const double floor = std::max(a.floor_seconds, reading.shortest);
+    const double floor = std::max(a.floor_seconds, reading.overhead);
     const double working =
         std::min(std::max(0.0, reading.seconds - floor), work_there / efficiency_);
     const double waiting = std::min(reading.seconds - working, floors_ * floor);
@@ -218,7 +218,7 @@ const Registration<KernelModel> kWaveScaling(
           {"efficiency", kEfficiency,
            "share of its peak that a kernel reaches while it does not wait", true},
           {"floors", kMostFloors,
-           "waiting is at most so many times the shortest kernel of the kind", true},
+           "waiting is at most so many times the least of its kind in the table", true},
           {"resident", kResident,
            "share of the L2 cache that keeps operands between runs of a measurement; 0 unless "
            "given for tables of tools/measure, which rotate inputs past it",

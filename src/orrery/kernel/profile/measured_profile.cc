@@ -32,7 +32,7 @@ constexpr size_t kFewestForScale = 20;
 constexpr size_t kMostForScale = 3000;
 constexpr size_t kScaleNeighbours = 12;
 
-constexpr double kShortest = 0.02;
+constexpr double kOverheadQuantile = 0.02;
 
 /// Evenly spread numbers below `count`, at most about `most` of them.
 size_t step(size_t count, size_t most) { return std::max<size_t>(1, (count + most - 1) / most); }
@@ -62,9 +62,10 @@ MeasuredProfile::MeasuredProfile(const Device& device, const std::string& file)
     doubts_.push_back(fmt::format("{}:{}: {}", file, problem.line, problem.reason));
   add_rows(table);
   for (Kind& kind : kinds_) {
-    std::vector<double> seconds;
-    for (const Entry& entry : kind.entries) seconds.push_back(entry.seconds);
-    kind.shortest = quantile(std::move(seconds), kShortest);
+    std::vector<double> beyond;
+    for (const Entry& entry : kind.entries)
+      beyond.push_back(std::max(0.0, entry.seconds - entry.work));
+    kind.overhead = quantile(std::move(beyond), kOverheadQuantile);
     index(kind);
     if (kind.entries.size() < kFewestForScale) continue;
     learn_scale(kind);
@@ -122,6 +123,7 @@ void MeasuredProfile::add_rows(const MeasuredTable& table) {
     const PhysicalTime boost = physical_.of(first.kernel, Hertz(0));
     const PhysicalTime own =
         entry.clock > 0 ? physical_.of(first.kernel, Hertz(entry.clock)) : boost;
+    entry.work = boost.seconds - boost.floor_seconds;
     entry.at = coordinates(repeats.place, boost);
     entry.ln_at_boost = static_cast<float>(std::log(entry.seconds / boost.seconds));
     entry.ln_at_own_clock = static_cast<float>(std::log(entry.seconds / own.seconds));
@@ -257,7 +259,7 @@ std::optional<MeasuredProfile::Reading> MeasuredProfile::find(const Kernel& kern
                         std::exp(static_cast<double>(entry.ln_at_own_clock));
     reading.watts = entry.watts;
     reading.reach = entry.reach;
-    reading.shortest = kinds_[at->second.kind].shortest;
+    reading.overhead = kinds_[at->second.kind].overhead;
     reading.measured = true;
     return reading;
   }
@@ -273,7 +275,7 @@ std::optional<MeasuredProfile::Reading> MeasuredProfile::find(const Kernel& kern
                                             : physical.seconds * std::exp(near->ln_at_boost);
     reading.watts = near->watts;
     reading.distance = near->distance;
-    reading.shortest = kind.shortest;
+    reading.overhead = kind.overhead;
     reading.reach = kind.reach * (1 + near->distance);
     return reading;
   }

@@ -36,7 +36,7 @@ class MeasuredProfile {
     double seconds = 0;
     double watts = 0;     ///< 0: not recorded.
     double reach = 0;     ///< ln of the 90 % interval's upper end over `seconds`.
-    double shortest = 0;  ///< What hardly any kernel of its kind stays below in the table.
+    double overhead = 0;  ///< What hardly any kernel of its kind stays below beyond its work.
     double distance = 0;  ///< To the nearest row, in octaves of a typical size; 0: measured.
     bool measured = false;
   };
@@ -78,6 +78,7 @@ class MeasuredProfile {
     double seconds = 0;
     double clock = 0;
     double watts = 0;
+    double work = 0;  ///< The physical time without its floor, at the boost clock.
     float reach = 0;
     float ln_at_boost = 0;      ///< ln(measured / physical at the boost clock)
     float ln_at_own_clock = 0;  ///< The same at the clock it was measured at.
@@ -88,7 +89,7 @@ class MeasuredProfile {
     Coordinates scale{};
     NearestPoints nearest;
     double reach = 0;     ///< q
-    double shortest = 0;  ///< A fiftieth of its times is shorter.
+    double overhead = 0;  ///< A fiftieth of its rows has less beyond the physical work.
   };
   struct Weighted {
     double ln_at_boost = 0, ln_at_own_clock = 0, watts = 0, distance = 0;
