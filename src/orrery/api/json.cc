@@ -1,22 +1,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
-#include "orrery/api/session.h"
+#include "orrery/api/json_answer.h"
 #include "orrery/workload/zoo/zoo.h"
 
 namespace orrery {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-std::string write(const Json& json) {
-  // Text from a user's file may hold any bytes: replace what is no UTF-8.
-  return json.dump(2, ' ', false, Json::error_handler_t::replace);
-}
-
-Json schema(const char* name) { return fmt::format("orrery.{}/{}", name, kSchemaVersion); }
+using Json = JsonAnswer;
 
 Json description(const Description& d) {
   Json parameters = Json::array();
@@ -140,6 +132,37 @@ std::vector<OperatorRow> rows_of(const Json& json) {
     rows.back().line = static_cast<int64_t>(rows.size());
   }
   return rows;
+}
+
+CalibrateRequest calibrate_request(const Json& json) {
+  CalibrateRequest request;
+  request.device = text_of(json, "on", "");
+  const auto from = json.find("from");
+  if (from == json.end() || !from->is_array()) bad_field("from", "a list of files");
+  for (const Json& file : *from) {
+    if (!file.is_string()) bad_field("from", "a list of files");
+    request.tables.push_back(file.get<std::string>());
+  }
+  request.stack = text_of(json, "stack", request.stack);
+  const int64_t seed = integer_of(json, "seed", 1);
+  if (seed < 0) bad_field("seed", "a number that is not negative");
+  request.seed = static_cast<uint64_t>(seed);
+  if (json.contains("node_us") && !json["node_us"].is_null())
+    request.node_us = number_of(json, "node_us", 0);
+  request.out = text_of(json, "out", "");
+  return request;
+}
+
+ValidateRequest validate_request(const Json& json) {
+  ValidateRequest request;
+  request.table = text_of(json, "table", "");
+  request.device = text_of(json, "on", "");
+  request.overrides = overrides_of(json);
+  request.stack = text_of(json, "stack", request.stack);
+  request.kernel_model = text_of(json, "kernel_model", request.kernel_model);
+  request.fit = text_of(json, "fit", "");
+  request.regime = text_of(json, "regime", "");
+  return request;
 }
 
 void refuse_unknown(const Json& json, std::initializer_list<std::string_view> known) {
@@ -366,15 +389,31 @@ std::string Session::call(std::string_view request_json) const {
     const std::vector<OperatorRow> rows = rows_of(json);
     return operators_json(rows, predict_operators(request, rows));
   }
+  if (command == "calibrate") {
+    refuse_unknown(json, {"command", "on", "from", "stack", "seed", "node_us", "out"});
+    const CalibrateRequest request = calibrate_request(json);
+    if (request.device.empty()) throw_usage("calibrate needs 'on' and 'from'");
+    return to_json(calibrate(request), request);
+  }
+  if (command == "validate") {
+    refuse_unknown(json,
+                   {"command", "table", "on", "stack", "kernel_model", "fit", "set", "regime"});
+    const ValidateRequest request = validate_request(json);
+    if (request.table.empty() || request.device.empty())
+      throw_usage("validate needs 'table' and 'on'");
+    return to_json(validate(request), request);
+  }
   if (command == "hardware") {
     refuse_unknown(json, {"command", "name", "set"});
     return hardware_json(catalogue_, text_of(json, "name", ""), overrides_of(json));
   }
   if (command == "models") return models_json(*this);
   if (command == "zoo") return zoo_json();
-  throw_usage(fmt::format(
-      "command '{}' is not known; there is: predict, kernel, inspect, hardware, models, zoo",
-      command));
+  throw_usage(
+      fmt::format("command '{}' is not known; there is: predict, kernel, calibrate, validate, "
+                  "inspect, hardware, "
+                  "models, zoo",
+                  command));
 }
 
 }  // namespace orrery

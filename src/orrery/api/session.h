@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "orrery/api/accuracy.h"
 #include "orrery/base/registry.h"
 #include "orrery/base/source.h"
 #include "orrery/hardware/catalogue.h"
@@ -166,14 +167,18 @@ class Session {
   /// million a second, whatever the length of the table. Rows keep their own quoting.
   void predict_table(const KernelRequest& request, const Source& table,
                      const std::function<void(std::string_view)>& write) const;
+  /// Fits the kernel model `tile` to measurements of a device and writes the fit.
+  CalibrateAnswer calibrate(const CalibrateRequest& request) const;
+  /// Compares measurements with predictions at each row's own clock.
+  ValidateAnswer validate(const ValidateRequest& request) const;
   InspectAnswer inspect(const std::string& workload, const ReadOptions& options) const;
 
   const Catalogue& catalogue() const { return catalogue_; }
   /// Registered components of a kind: "readers", "kernel models", "stacks".
   std::vector<std::pair<std::string, std::vector<Description>>> models() const;
 
-  /// One request as JSON, with a "command" of predict, kernel, inspect, hardware,
-  /// models or zoo and the fields of the requests above; the answer as JSON.
+  /// One request as JSON, with a "command" of predict, kernel, calibrate, validate,
+  /// inspect, hardware, models or zoo and the fields of the requests above; the answer as JSON.
   std::string call(std::string_view request_json) const;
 
  private:

@@ -378,6 +378,7 @@ std::string_view renamed(const std::array<Renamed, N>& table, const RowReader& i
   for (const Renamed& r : table)
     if (r.theirs == name) return r.ours;
   std::vector<std::string> known;
+  known.reserve(N);
   for (const Renamed& r : table) known.emplace_back(r.theirs);
   in.fail(column, fmt::format("'{}' is not known{}", name.substr(0, 60), suggestion(name, known)));
 }

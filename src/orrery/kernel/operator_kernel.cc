@@ -148,6 +148,8 @@ class OperatorBuilder {
     down.k = inter;
     ProductShape both = up;
     both.n = 3 * inter;
+    both.choices = static_cast<int32_t>(std::min<int64_t>(p_.size(P::k_topk), INT32_MAX));
+    both.ranks = static_cast<int32_t>(std::min<int64_t>(ep, INT32_MAX));
     begin(Opcode::k_grouped_dot);
     const GroupedTensors first = grouped_tensors(up), second = grouped_tensors(down);
     const TensorSize weights = tensor(type_.weight, {up.groups, both.n, hidden});

@@ -11,10 +11,14 @@ namespace orrery {
 /// kind of kernel. A kernel without one is elementwise over its largest tensor.
 
 /// batch × [m,k]·[k,n]. A grouped product (experts) has `groups` weight matrices
-/// and its rows, m in all, spread over them as (i+1)^-skew.
+/// and its rows, m in all, spread over them as (i+1)^-skew. Of a whole mixture-of-experts
+/// block, both products, `choices` says how many experts a token goes to and `ranks`
+/// over how many devices the experts are spread; m counts one device's rows.
 struct ProductShape {
   int64_t batch = 1, m = 1, n = 1, k = 1;
   int64_t groups = 1;
+  int32_t choices = 0;  ///< 0: not such a block.
+  int32_t ranks = 1;
   float skew = 0;
   ElementType weight = ElementType::kNone;  ///< Stored type of the second operand.
   int32_t scale_block = 0;                  ///< Elements along k that share a scale; 0: all.

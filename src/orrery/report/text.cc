@@ -26,14 +26,14 @@ std::string count_text(double n) {
   return digits;
 }
 
+}  // namespace
+
 std::string list_text(const char* title, const std::vector<std::string>& lines) {
   if (lines.empty()) return {};
   std::string text = fmt::format("\n{}\n", title);
   for (const std::string& l : lines) text += hanging("  - ", l);
   return text;
 }
-
-}  // namespace
 
 std::string prediction_text(const PredictAnswer& a, const PredictRequest& request, size_t most) {
   std::string text = fmt::format("{} on {} ({}, {})\n\n", request.workload, request.device,

@@ -10,11 +10,16 @@ namespace orrery {
 /// and operations.
 std::string prediction_text(const PredictAnswer& answer, const PredictRequest& request,
                             size_t most);
+std::string calibration_text(const CalibrateAnswer& answer, const CalibrateRequest& request);
+std::string validation_text(const ValidateAnswer& answer, const ValidateRequest& request);
 std::string inspection_text(const InspectAnswer& answer, size_t most);
 std::string catalogue_text(const Catalogue& catalogue);
 std::string device_text(const Catalogue& catalogue, const std::string& name,
                         const std::vector<Override>& overrides);
 std::string models_text(const Session& session);
 std::string zoo_text();
+
+/// `lines` as a list under `title`; nothing for none.
+std::string list_text(const char* title, const std::vector<std::string>& lines);
 
 }  // namespace orrery

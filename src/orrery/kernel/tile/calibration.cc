@@ -2,27 +2,29 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <map>
 
+#include "orrery/learn/conformal.h"
+#include "orrery/learn/cross_validation.h"
 #include "orrery/learn/fit_trees.h"
 #include "orrery/learn/split.h"
-#include "orrery/learn/statistics.h"
 
 namespace orrery {
 namespace {
 
-/// Larger tables bear deeper and more trees.
+/// Larger tables bear deeper and more trees. Leaves are rounded as coarsely as the next
+/// tree can make good.
 TreeOptions centre_options(size_t rows, int threads) {
   TreeOptions o;
   o.threads = threads;
-  o.learning_rate = 0.05;
+  o.learning_rate = rows < 1000 ? 0.1 : 0.15;
   o.leaf_regularization = 1;
   o.row_sample = 0.8;
   o.feature_sample = 0.5;
   o.huber_delta = 0.3;
-  o.leaf_unit = 1e-4;
-  o.depth = rows < 100 ? 3 : rows < 400 ? 4 : rows < 1000 ? 5 : 6;
-  o.trees = rows < 100 ? 150 : rows < 400 ? 400 : 600;
+  o.leaf_unit = 1e-3;
+  o.depth = rows < 100 ? 3 : rows < 400 ? 4 : rows < 3000 ? 5 : 6;
+  o.trees = rows < 100 ? 100 : rows < 400 ? 250 : rows < 1000 ? 350 : 400;
   return o;
 }
 
@@ -41,6 +43,12 @@ TreeOptions spread_options(size_t rows, int threads) {
 /// Residuals smaller than the measurement's own scatter say nothing of the model's.
 constexpr double kSmallestResidual = 0.005;
 
+struct Member {
+  const MeasuredRow* row;
+  const TileGpu* gpu;
+  uint32_t number;
+};
+
 struct ClassRows {
   Matrix x;
   std::vector<float> target;     // ln(measured / physical)
@@ -49,43 +57,49 @@ struct ClassRows {
   std::vector<uint32_t> row;
 };
 
-/// Out-of-fold predictions of `target`.
-std::vector<float> out_of_fold(const Matrix& x, std::span<const float> target,
-                               std::span<const int> fold, int folds, const TreeOptions& options) {
-  std::vector<float> predicted(target.size());
-  for (int f = 0; f < folds; ++f) {
-    std::vector<size_t> inside, outside;
-    for (size_t i = 0; i < target.size(); ++i) (fold[i] == f ? outside : inside).push_back(i);
-    if (outside.empty() || inside.empty()) continue;
-    std::vector<float> y;
-    y.reserve(inside.size());
-    for (size_t i : inside) y.push_back(target[i]);
-    const BoostedTrees trees = fit_trees(x.select(inside), y, {}, options);
-    for (size_t i : outside) predicted[i] = trees.predict(x.row(i));
+/// One row an operator and regime, the one of the middle time, in the order of the rows:
+/// a yardstick measured fifty times says no more of its kind than any other.
+std::vector<size_t> medians_of_repeats(std::span<const MeasuredRow> rows) {
+  std::map<std::pair<uint64_t, OperatingPoint::Regime>, std::vector<size_t>> repeats;
+  for (size_t i = 0; i < rows.size(); ++i) repeats[{rows[i].key, rows[i].regime}].push_back(i);
+  std::vector<size_t> chosen;
+  for (auto& [key, same] : repeats) {
+    std::stable_sort(same.begin(), same.end(),
+                     [&](size_t a, size_t b) { return rows[a].seconds < rows[b].seconds; });
+    chosen.push_back(same[(same.size() - 1) / 2]);
   }
-  return predicted;
-}
-
-/// The value that `share` of (n + 1) draws lie below: a finite sample's quantile.
-double conformal_quantile(std::vector<double> values, double share) {
-  std::sort(values.begin(), values.end());
-  const auto n = static_cast<double>(values.size());
-  const double at = share < 0.5 ? std::floor(share * (n + 1)) - 1 : std::ceil(share * (n + 1)) - 1;
-  return values[static_cast<size_t>(std::clamp(at, 0.0, n - 1))];
+  std::sort(chosen.begin(), chosen.end());
+  return chosen;
 }
 
 }  // namespace
 
 Calibration calibrate(const Device& device, std::span<const MeasuredRow> rows,
                       const CalibrationOptions& options) {
-  const TileGpu gpu(device);
-  std::array<std::vector<uint32_t>, kTileClassCount> members;
-  for (uint32_t i = 0; i < rows.size(); ++i)
-    members[static_cast<size_t>(gpu.class_of(rows[i].kernel))].push_back(i);
+  const DeviceRows table{&device, rows};
+  Calibration result = calibrate(std::span(&table, 1), options);
+  result.fit.device = device.name;
+  return result;
+}
+
+Calibration calibrate(std::span<const DeviceRows> tables, const CalibrationOptions& options) {
+  std::vector<TileGpu> gpus;
+  gpus.reserve(tables.size());
+  std::array<std::vector<Member>, kTileClassCount> members;
+  uint32_t rows = 0;
+  for (const DeviceRows& table : tables) {
+    const TileGpu& gpu = gpus.emplace_back(*table.device, options.protocol);
+    for (const size_t i : medians_of_repeats(table.rows)) {
+      const MeasuredRow& row = table.rows[i];
+      members[static_cast<size_t>(gpu.class_of(row.kernel))].push_back(
+          {&row, &gpu, rows + static_cast<uint32_t>(i)});
+    }
+    rows += static_cast<uint32_t>(table.rows.size());
+  }
 
   Calibration result;
-  result.fit.device = device.name;
-  std::vector<std::optional<OutOfFold>> found(rows.size());
+  result.fit.protocol = options.protocol;
+  std::vector<std::optional<OutOfFold>> found(rows);
   for (size_t c = 0; c < kTileClassCount; ++c) {
     if (members[c].size() < kFewestRows) continue;
     const size_t n = members[c].size();
@@ -94,40 +108,41 @@ Calibration calibrate(const Device& device, std::span<const MeasuredRow> rows,
     data.x = Matrix(n, width);
     TileDescription d;
     for (size_t i = 0; i < n; ++i) {
-      const MeasuredRow& row = rows[members[c][i]];
-      gpu.describe(row.kernel, Hertz(row.sm_hz), d);
+      const MeasuredRow& row = *members[c][i].row;
+      members[c][i].gpu->describe(row.kernel, Hertz(row.sm_hz), d);
       std::copy(d.features.begin(), d.features.begin() + static_cast<ptrdiff_t>(width),
                 data.x.row(i).begin());
-      data.target.push_back(static_cast<float>(std::log(row.seconds / d.seconds)));
       data.physical.push_back(d.seconds);
+      data.target.push_back(static_cast<float>(std::log(row.seconds / data.physical.back())));
       data.fold.push_back(static_cast<int>(mix_bits(row.key ^ mix_bits(options.seed)) %
                                            static_cast<uint64_t>(options.folds)));
     }
     const TreeOptions centre = centre_options(n, options.threads);
     const std::vector<float> predicted =
-        out_of_fold(data.x, data.target, data.fold, options.folds, centre);
+        out_of_fold_predictions(data.x, data.target, {}, data.fold, centre);
     std::vector<float> log_size(n);
     for (size_t i = 0; i < n; ++i)
       log_size[i] = static_cast<float>(
           std::log(std::max<double>(kSmallestResidual, std::abs(data.target[i] - predicted[i]))));
     const TreeOptions spread = spread_options(n, options.threads);
     const std::vector<float> scale =
-        out_of_fold(data.x, log_size, data.fold, options.folds, spread);
+        out_of_fold_predictions(data.x, log_size, {}, data.fold, spread);
 
     ClassFit fit;
     fit.rows = n;
     fit.centre = fit_trees(data.x, data.target, {}, centre);
     fit.spread = fit_trees(data.x, log_size, {}, spread);
-    std::vector<double> ratio(n);
+    std::vector<HeldOutRow> held_out(n);
     double error = 0;
     for (size_t i = 0; i < n; ++i) {
       const double residual = data.target[i] - predicted[i];
-      ratio[i] = residual / std::exp(static_cast<double>(scale[i]));
+      held_out[i] = {{}, std::exp(static_cast<double>(scale[i])), residual};
       error += std::abs(std::exp(-residual) - 1);
     }
     fit.error = error / static_cast<double>(n);
-    fit.low = conformal_quantile(ratio, 0.05);
-    fit.high = conformal_quantile(ratio, 0.95);
+    const ConformalIntervals intervals(held_out);
+    fit.low = intervals.of("").low;
+    fit.high = intervals.of("").high;
     fit.shared = 0.1;
     for (size_t f = 0; f < width; ++f) {
       float low = data.x.row(0)[f], high = low;
@@ -141,11 +156,11 @@ Calibration calibrate(const Device& device, std::span<const MeasuredRow> rows,
       const double s = std::exp(static_cast<double>(scale[i]));
       OutOfFold o;
       o.tile_class = static_cast<TileClass>(c);
-      o.measured = rows[members[c][i]].seconds;
+      o.measured = members[c][i].row->seconds;
       o.predicted = data.physical[i] * std::exp(static_cast<double>(predicted[i]));
       o.low = o.predicted * std::exp(s * fit.low);
       o.high = o.predicted * std::exp(s * fit.high);
-      o.row = members[c][i];
+      o.row = members[c][i].number;
       found[o.row] = o;
     }
     result.fit.classes[c] = std::move(fit);

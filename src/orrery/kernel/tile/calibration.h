@@ -12,6 +12,7 @@ struct CalibrationOptions {
   int folds = 5;
   uint64_t seed = 1;  ///< Of the folds, by a hash of each row's operator.
   int threads = 2;
+  TileProtocol protocol;
 };
 
 /// One measured row and what was predicted of it by a fit that had not seen it.
@@ -28,11 +29,20 @@ struct Calibration {
   std::vector<OutOfFold> out_of_fold;  ///< In the order of the rows.
 };
 
+/// Rows measured on one device.
+struct DeviceRows {
+  const Device* device = nullptr;
+  std::span<const MeasuredRow> rows;
+};
+
 /// Fits every class that the rows have enough of (kFewestRows). Each class is fitted
 /// `folds` times without one fold for its out-of-fold residuals, whose quantiles make
 /// the intervals, and once with all rows.
 Calibration calibrate(const Device& device, std::span<const MeasuredRow> rows,
                       const CalibrationOptions& options);
+/// One fit over several devices, for those like them; rows are numbered through all of
+/// them, and an operator is in the same fold on each.
+Calibration calibrate(std::span<const DeviceRows> tables, const CalibrationOptions& options);
 inline constexpr size_t kFewestRows = 20;
 
 }  // namespace orrery

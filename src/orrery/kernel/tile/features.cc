@@ -28,8 +28,8 @@ constexpr std::array<Tile, 5> kTiles = {{
 /// A launch, a first round trip to memory, the drain of the last wave: what the
 /// smallest kernels of each class take on an H200, of the order of which it is on others.
 constexpr std::array<double, kTileClassCount> kFloorSeconds = {
-    2.3e-6, 2.3e-6, 6e-6, 3e-6, 3e-6,   4e-6, 4e-6, 1.6e-6,
-    2.2e-6, 2.0e-6, 2e-6, 4e-6, 1.8e-6, 2e-6, 2e-6};
+    2.3e-6, 2.3e-6, 2.3e-6, 2.3e-6, 2.3e-6, 2.3e-6, 6e-6, 6e-6, 6e-6,   6e-6, 3e-6,
+    3e-6,   4e-6,   4e-6,   1.6e-6, 2.2e-6, 2.0e-6, 2e-6, 4e-6, 1.8e-6, 2e-6, 2e-6};
 
 /// Attention of at most this many queries a head is a walk through the context.
 constexpr int64_t kMostDecodeQueries = 8;
@@ -44,6 +44,12 @@ float alignment(int64_t n, int64_t most) {
 }
 
 double bytes_of(ElementType type) { return bit_width(type) / 8.0; }
+
+/// Σ i^-s for i up to n, by the first terms of Euler and Maclaurin.
+double harmonic(double n, double s) {
+  const double integral = std::abs(s - 1) < 1e-3 ? std::log(n) : (std::pow(n, 1 - s) - 1) / (1 - s);
+  return integral + 0.5 * (1 + std::pow(n, -s));
+}
 
 /// A stable number for operations that share a class: position in a fixed list.
 float kind_of(Opcode code) {
@@ -61,15 +67,32 @@ float kind_of(Opcode code) {
 
 std::string_view name(TileClass tile_class) {
   static constexpr std::array<std::string_view, kTileClassCount> kNames = {
-      "product",     "vector_product", "grouped_product",
-      "convolution", "depthwise",      "attention",
-      "decode",      "elementwise",    "normalization",
-      "softmax",     "reduction",      "scan",
-      "move",        "lookup",         "other"};
+      "product",
+      "single_product",
+      "byte_product",
+      "scaled_product",
+      "weight_only_product",
+      "vector_product",
+      "grouped_product",
+      "grouped_byte_product",
+      "grouped_scaled_product",
+      "grouped_weight_only_product",
+      "convolution",
+      "depthwise",
+      "attention",
+      "decode",
+      "elementwise",
+      "normalization",
+      "softmax",
+      "reduction",
+      "scan",
+      "move",
+      "lookup",
+      "other"};
   return kNames[static_cast<size_t>(tile_class)];
 }
 
-TileGpu::TileGpu(const Device& device) {
+TileGpu::TileGpu(const Device& device, TileProtocol protocol) : protocol_(protocol) {
   sms_ = std::max(1, device.compute_units);
   clock_ = device.clock.value > 0 ? device.clock.value : 1e9;
   const double matrix_clock = device.matrix_clock.value > 0 ? device.matrix_clock.value : clock_;
@@ -98,9 +121,18 @@ double TileGpu::products_per_second(ElementType type, double clock) const {
 
 TileClass TileGpu::class_of(const Kernel& kernel) const {
   if (const auto* p = std::get_if<ProductShape>(&kernel.shape)) {
-    if (p->groups > 1) return TileClass::kGroupedProduct;
-    return on_matrix_[static_cast<size_t>(kernel.cost.matrix_type)] ? TileClass::kProduct
-                                                                    : TileClass::kVectorProduct;
+    const bool grouped = kernel.code == Opcode::k_grouped_dot;
+    const ElementType type = kernel.cost.matrix_type;
+    if (!grouped && !on_matrix_[static_cast<size_t>(type)]) return TileClass::kVectorProduct;
+    if (p->weight != ElementType::kNone && bit_width(p->weight) < bit_width(type))
+      return grouped ? TileClass::kGroupedWeightOnlyProduct : TileClass::kWeightOnlyProduct;
+    if (p->scale_block > 0)
+      return grouped ? TileClass::kGroupedScaledProduct : TileClass::kScaledProduct;
+    const int bits = bit_width(type);
+    if (grouped) return bits < 16 ? TileClass::kGroupedByteProduct : TileClass::kGroupedProduct;
+    return bits == 16  ? TileClass::kProduct
+           : bits < 16 ? TileClass::kByteProduct
+                       : TileClass::kSingleProduct;
   }
   if (const auto* c = std::get_if<ConvolutionShape>(&kernel.shape))
     return c->groups > 1 && c->groups == c->channels ? TileClass::kDepthwise
@@ -127,6 +159,7 @@ struct TileGpu::Builder {
   double clock;
   TileDescription& d;
   std::vector<std::string_view>* names = nullptr;
+  double before_seconds = 0;  // of a kernel that must run first
 
   void add(std::string_view feature, double value) {
     if (d.count == TileDescription::kMostFeatures) return;
@@ -150,12 +183,13 @@ struct TileGpu::Builder {
     d.compute_seconds = compute;
     d.memory_seconds = memory;
     d.floor_seconds = kFloorSeconds[static_cast<size_t>(d.tile_class)];
-    d.seconds = d.floor_seconds + std::max(compute, memory);
+    d.seconds = before_seconds + d.floor_seconds + std::max(compute, memory);
   }
 
   /// What every class says of its arithmetic, its traffic and its device.
   void add_common(double compute, double memory) {
     finish(compute, memory);
+    add("ln_physical_us", ln(d.seconds * 1e6));
     add("ln_compute_us", ln(compute * 1e6));
     add("ln_memory_us", ln(memory * 1e6));
     add("ln_balance", std::clamp(ln(compute) - ln(memory), -12.0f, 12.0f));
@@ -186,9 +220,26 @@ struct TileGpu::Builder {
     add("least_loss", best);
   }
 
+  /// The passes that find the largest activations and scale them, where the protocol
+  /// has them: five bytes an element through memory, or the SM clocks an element and, at
+  /// least, a row that products with narrow outputs show on Hopper.
+  double quantization_seconds(const ProductShape& p) const {
+    constexpr double kBytes = 5;
+    if (!gpu.protocol_.quantizes || bit_width(kernel.cost.matrix_type) >= 16) return 0;
+    const bool by_block = p.scale_block > 0;
+    const double clocks_per_element = by_block ? 0.62 : 1.3, clocks_per_row = by_block ? 1900 : 0;
+    const double rows = static_cast<double>(p.batch) * static_cast<double>(p.m);
+    const auto k = static_cast<double>(p.k);
+    return kFloorSeconds[static_cast<size_t>(d.tile_class)] +
+           std::max(rows * k * kBytes / gpu.bandwidth_,
+                    rows * std::max(k * clocks_per_element, clocks_per_row) / (gpu.sms_ * clock));
+  }
+
   void product(const ProductShape& p) {
     const Cost& c = kernel.cost;
+    before_seconds = quantization_seconds(p);
     add_common(matrix_seconds(c.matrix_flops, c.matrix_type), c.bytes() / gpu.bandwidth_);
+    add("ln_quantization", ln(before_seconds / d.seconds));
     const double lhs = bytes_of(kernel.tensors[0].element), rhs = bytes_of(p.weight);
     const auto b = static_cast<double>(p.batch), m = static_cast<double>(p.m),
                n = static_cast<double>(p.n), k = static_cast<double>(p.k);
@@ -203,6 +254,9 @@ struct TileGpu::Builder {
     add("scaled", p.scale_block > 0 ? 1 : 0);
     add("lg_outputs_per_sm", lg(b * m * n / gpu.sms_));
     add("lg_inputs_l2", lg(b * (m * lhs + n * rhs) * k / gpu.l2_bytes_));
+    add("ln_lhs_share", ln(b * m * k * lhs / gpu.bandwidth_ / d.seconds));
+    add("ln_rhs_share", ln(b * n * k * rhs / gpu.bandwidth_ / d.seconds));
+    add("ln_output_share", ln(b * m * n * lhs / gpu.bandwidth_ / d.seconds));
     add("lg_aspect", lg(m / n));
     add("align_k", alignment(p.k, 64));
     add("align_n", alignment(p.n, 256));
@@ -215,27 +269,41 @@ struct TileGpu::Builder {
     add_common(matrix_seconds(c.matrix_flops, c.matrix_type), c.bytes() / gpu.bandwidth_);
     const auto groups = static_cast<double>(p.groups), m = static_cast<double>(p.m),
                n = static_cast<double>(p.n), k = static_cast<double>(p.k);
-    // Σ i^-skew by Euler and Maclaurin's first terms: the share of the busiest group is 1/Σ.
     const double s = p.skew;
-    const double integral =
-        std::abs(s - 1) < 1e-3 ? std::log(groups) : (std::pow(groups, 1 - s) - 1) / (1 - s);
-    const double shares = integral + 0.5 * (1 + std::pow(groups, -s));
-    const double busiest = m / shares;
+    const double all_groups = groups * p.ranks;
+    const double all_rows = m * p.ranks;
+    // The ranks' experts as they come, in falling order of their load: the first rank's share.
+    const double first = harmonic(groups, s) / harmonic(all_groups, s);
+    const double busiest = all_rows / harmonic(all_groups, s);
+    const double tokens = p.choices > 0 ? all_rows / p.choices : all_rows;
     add("lg_rows", lg(m));
+    add("lg_first_rank_rows", lg(all_rows * first));
+    add("lg_tokens", lg(tokens));
     add("lg_groups", lg(groups));
+    add("lg_ranks", lg(p.ranks));
+    add("choices", p.choices);
     add("lg_rows_per_group", lg(m / groups));
     add("lg_busiest", lg(busiest));
     add("lg_n", lg(n));
     add("lg_k", lg(k));
     add("skew", s);
     add("rhs_bytes", bytes_of(p.weight));
-    add("scaled", p.scale_block > 0 ? 1 : 0);
     add("lg_rate", lg(gpu.matrix_per_clock_[static_cast<size_t>(c.matrix_type)]));
-    const double touched = std::min(groups, m);
-    const double tiles = std::max(touched, m / 64) * std::ceil(n / 128) / gpu.sms_;
-    add("lg_tiles", lg(tiles));
-    add("wave", tiles / std::ceil(tiles));
+    const double touched = groups * (1 - std::exp(-m / groups));
     add("lg_weights_l2", lg(touched * n * k * bytes_of(p.weight) / gpu.l2_bytes_));
+    add("ln_weights", ln(touched * n * k * bytes_of(p.weight) / gpu.bandwidth_ / d.seconds));
+    static constexpr std::array<std::pair<double, std::array<std::string_view, 2>>, 3> kRows = {
+        {{16, {"lg_tiles_16", "loss_16"}},
+         {64, {"lg_tiles_64", "loss_64"}},
+         {128, {"lg_tiles_128", "loss_128"}}}};
+    for (const auto& [rows, names] : kRows) {
+      const double per_group = std::max(1.0, m / std::max(1.0, touched));
+      const double row_tiles = touched * std::ceil(per_group / rows);
+      const double per_sm = row_tiles * std::ceil(n / 128) / gpu.sms_;
+      add(names[0], lg(per_sm));
+      add(names[1],
+          ln(std::ceil(per_sm) * gpu.sms_ * rows * 128 / (m * n) * d.compute_seconds / d.seconds));
+    }
   }
 
   void convolution(const ConvolutionShape& s) {
@@ -294,6 +362,15 @@ struct TileGpu::Builder {
     add("lg_tiles_64", lg(of_64));
     add("wave_128", of_128 / std::ceil(of_128));
     add("lg_tiles_128", lg(of_128));
+    // Query heads that share keys may be packed into one tile; the longest tile bounds the time.
+    const double packed = b * kv * std::ceil(s * h / kv / 128) / gpu.sms_;
+    add("wave_packed", packed / std::ceil(packed));
+    add("lg_tiles_packed", lg(packed));
+    const double seen = a.window > 0 ? std::min(t, static_cast<double>(a.window)) : t;
+    const double longest =
+        matrix_seconds(4 * 128 * seen * static_cast<double>(a.head) * gpu.sms_, c.matrix_type);
+    add("ln_longest", ln(longest / d.seconds));
+    add("ln_packed_loss", ln(std::ceil(packed) * longest / d.seconds));
     add("queries_mod_128", static_cast<double>(a.queries % 128));
     add("align_keys", alignment(a.keys, 128));
   }
@@ -316,7 +393,14 @@ struct TileGpu::Builder {
 
   void rows(const RowShape& r) {
     const Cost& c = kernel.cost;
-    add_common(vector_seconds(), c.bytes() / gpu.bandwidth_);
+    // A block walks along its row; so many blocks run on an SM at a time.
+    constexpr double kClocksPerElement = 1.6, kBlocksPerSm = 16;
+    const double waves_of_blocks =
+        std::max(1.0, static_cast<double>(r.rows) / (gpu.sms_ * kBlocksPerSm));
+    const double walk =
+        waves_of_blocks * static_cast<double>(r.columns) * kClocksPerElement / clock;
+    add_common(std::max(vector_seconds(), walk), c.bytes() / gpu.bandwidth_);
+    add("ln_walk_us", ln(walk * 1e6));
     const auto rows = static_cast<double>(r.rows), columns = static_cast<double>(r.columns),
                inner = static_cast<double>(r.inner);
     const double element = bytes_of(kernel.tensors[0].element);
@@ -383,9 +467,16 @@ struct TileGpu::Builder {
     d.tile_class = gpu.class_of(kernel);
     switch (d.tile_class) {
       case TileClass::kProduct:
+      case TileClass::kSingleProduct:
+      case TileClass::kByteProduct:
+      case TileClass::kScaledProduct:
+      case TileClass::kWeightOnlyProduct:
       case TileClass::kVectorProduct:
         return product(std::get<ProductShape>(kernel.shape));
       case TileClass::kGroupedProduct:
+      case TileClass::kGroupedByteProduct:
+      case TileClass::kGroupedScaledProduct:
+      case TileClass::kGroupedWeightOnlyProduct:
         return grouped(std::get<ProductShape>(kernel.shape));
       case TileClass::kConvolution:
       case TileClass::kDepthwise:
@@ -411,7 +502,7 @@ struct TileGpu::Builder {
 };
 
 void TileGpu::describe(const Kernel& kernel, Hertz clock, TileDescription& description) const {
-  Builder{*this, kernel, clock.value > 0 ? clock.value : clock_, description}.build();
+  Builder{*this, kernel, clock.value > 0 ? clock.value : clock_, description, nullptr}.build();
 }
 
 std::span<const std::string_view> TileGpu::feature_names(TileClass tile_class) {
@@ -421,7 +512,8 @@ std::span<const std::string_view> TileGpu::feature_names(TileClass tile_class) {
     device.compute_units = 1;
     device.clock = Hertz(1e9);
     device.memory.push_back({"memory", Bytes(1e9), BytesPerSecond(1e9), 1});
-    device.matrix.set(ElementType::kBF16, FlopsPerSecond(1e12));
+    for (ElementType type : {ElementType::kBF16, ElementType::kTF32, ElementType::kF8E4M3FN})
+      device.matrix.set(type, FlopsPerSecond(1e12));
     device.vector.set(ElementType::kF32, FlopsPerSecond(1e11));
     const TileGpu gpu(device);
     std::array<std::vector<std::string_view>, kTileClassCount> names;
@@ -436,10 +528,11 @@ std::span<const std::string_view> TileGpu::feature_names(TileClass tile_class) {
     constexpr std::string_view kConvolution =
         R"({"n": 1, "c": 8, "h": 8, "w": 8, "k": 8, "r": 3, "s": 3, "stride": 1, "pad": 1, )";
     constexpr std::string_view kAttention = R"({"b": 1, "h": 8, "kv": 8, "t": 64, "d": 64, )";
-    record(operator_kernel("gemm", "bf16", R"({"m": 8, "n": 8, "k": 8})"));
-    record(operator_kernel("gemm", "fp32", R"({"m": 8, "n": 8, "k": 8})"));
-    record(operator_kernel("grouped_gemm", "bf16",
-                           R"({"experts": 4, "tokens": 8, "n": 8, "k": 8, "skew": 0})"));
+    for (const char* dtype : {"bf16", "tf32", "fp8", "fp8_block", "int4_weight", "fp32"})
+      record(operator_kernel("gemm", dtype, R"({"m": 8, "n": 8, "k": 128})"));
+    for (const char* dtype : {"bf16", "fp8", "fp8_block", "int4_weight"})
+      record(operator_kernel("grouped_gemm", dtype,
+                             R"({"experts": 4, "tokens": 8, "n": 8, "k": 128, "skew": 0})"));
     record(operator_kernel("conv2d", "bf16", std::string(kConvolution) + R"("groups": 1})"));
     record(operator_kernel("conv2d", "bf16", std::string(kConvolution) + R"("groups": 8})"));
     record(operator_kernel("sdpa", "bf16", std::string(kAttention) + R"("s": 64})"));

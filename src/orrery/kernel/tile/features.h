@@ -12,9 +12,16 @@ namespace orrery {
 
 /// Kernels that a GPU's libraries implement alike, and that are fitted together.
 enum class TileClass : uint8_t {
-  kProduct,        ///< on the matrix units, batched or not
-  kVectorProduct,  ///< on the vector units (fp32)
-  kGroupedProduct,
+  kProduct,            ///< on the matrix units, batched or not: types of 16 bits …
+  kSingleProduct,      ///< … of 32 (tf32) or 64
+  kByteProduct,        ///< … of 8 or fewer
+  kScaledProduct,      ///< … with a scale for each block
+  kWeightOnlyProduct,  ///< … with weights narrower than what they multiply
+  kVectorProduct,      ///< on the vector units (fp32)
+  kGroupedProduct,     ///< experts, by type as products
+  kGroupedByteProduct,
+  kGroupedScaledProduct,
+  kGroupedWeightOnlyProduct,
   kConvolution,  ///< as implicit GEMM
   kDepthwise,    ///< one input channel a group
   kAttention,
@@ -54,10 +61,17 @@ struct TileDescription {
   std::span<const float> values() const { return {features.data(), count}; }
 };
 
+/// What a stack, or whoever measured under it, does beside the kernel itself.
+struct TileProtocol {
+  /// Products of 8-bit types take 16-bit activations and quantise them first (vLLM).
+  bool quantizes = false;
+  bool operator==(const TileProtocol&) const = default;
+};
+
 /// A GPU's figures per SM and clock, as the description needs them.
 class TileGpu {
  public:
-  explicit TileGpu(const Device& device);
+  explicit TileGpu(const Device& device, TileProtocol protocol = {});
 
   TileClass class_of(const Kernel& kernel) const;
   /// `clock` 0: the boost clock.
@@ -74,6 +88,7 @@ class TileGpu {
  private:
   struct Builder;
 
+  TileProtocol protocol_;
   double sms_ = 1;
   double clock_ = 1;
   double bandwidth_ = 1;

@@ -16,8 +16,8 @@ namespace orrery {
 ///
 ///   physical · exp(centre(x) + scale · e),   scale = exp(spread(x)) · (1 + far · octaves)
 ///
-/// where e lies between `low` and `high` nine times in ten (out-of-fold residuals), and
-/// `octaves` is how far the features lie outside what was measured, all added up.
+/// where e lies between `low` and `high` nine times in ten (out-of-fold
+/// residuals), and `octaves` is how far the features lie outside what was measured, all added up.
 struct ClassFit {
   BoostedTrees centre;  ///< of ln(measured / physical)
   BoostedTrees spread;  ///< of the logarithm of the residuals' size
@@ -36,6 +36,7 @@ struct TileFit {
   std::string stack;
   std::string command;               ///< That made it.
   std::vector<std::string> sources;  ///< Tables it was made from.
+  TileProtocol protocol;
   std::array<std::optional<ClassFit>, kTileClassCount> classes;
 
   const ClassFit* find(TileClass tile_class) const {

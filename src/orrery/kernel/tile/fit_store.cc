@@ -41,6 +41,14 @@ std::string in_words(TileClass tile_class) {
 
 }  // namespace
 
+void require_tile_device(const Device& device) {
+  if (device.vector[ElementType::kF32].value <= 0)
+    throw_usage(
+        fmt::format("kernel model 'tile' needs the fp32 vector rate of {}, which is not "
+                    "published",
+                    device.name));
+}
+
 std::shared_ptr<const TileFit> load_tile_fit(const std::string& path) {
   struct Read {
     fs::file_time_type written;

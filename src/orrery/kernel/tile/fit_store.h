@@ -15,6 +15,9 @@ namespace orrery {
 /// Throws `kInput` for what is no fit. May be called from several threads at once.
 std::shared_ptr<const TileFit> load_tile_fit(const std::string& path);
 
+/// Throws `kUsage` for a device that lacks what describing a kernel takes.
+void require_tile_device(const Device& device);
+
 /// The fits that may answer for a device under a stack, best first:
 ///   1. the user's own, `Binding::fit`;
 ///   2. the folder's kernels/DEVICE.STACK.json;

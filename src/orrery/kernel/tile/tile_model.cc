@@ -135,11 +135,7 @@ class TilePredictor final : public Predictor {
 class TileModel final : public KernelModel {
  public:
   std::unique_ptr<Predictor> bind(const Device& device, const Binding& binding) const override {
-    if (device.vector[ElementType::kF32].value <= 0)
-      throw_usage(
-          fmt::format("kernel model 'tile' needs the fp32 vector rate of {}, which is not "
-                      "published",
-                      device.name));
+    require_tile_device(device);
     return std::make_unique<TilePredictor>(device, binding);
   }
 };

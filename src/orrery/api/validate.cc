@@ -1,0 +1,82 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "orrery/api/measured_rows.h"
+#include "orrery/api/session.h"
+#include "orrery/model/stack.h"
+
+namespace orrery {
+namespace {
+
+constexpr size_t kWorstRows = 10;
+
+void append_new(std::vector<std::string>& list, const std::vector<std::string>& more) {
+  for (const std::string& s : more)
+    if (std::find(list.begin(), list.end(), s) == list.end()) list.push_back(s);
+}
+
+}  // namespace
+
+ValidateAnswer Session::validate(const ValidateRequest& request) const {
+  using Regime = OperatingPoint::Regime;
+  Registry<Stack>::instance().at(request.stack, "stack");
+  if (!request.regime.empty() && request.regime != "burst" && request.regime != "sustained")
+    throw_usage(fmt::format("regime '{}' is not known: expected burst or sustained",
+                            request.regime.substr(0, 60)));
+  const auto& model = Registry<KernelModel>::instance().at(request.kernel_model, "kernel model");
+  const Device device = catalogue_.device(request.device, request.overrides);
+  std::vector<std::unique_ptr<Predictor>> predictors;
+  predictors.push_back(model.create()->bind(
+      device, {.stack = request.stack, .fit = request.fit, .data = data_folder_}));
+  if (predictors.front()->name() != "roofline")
+    predictors.push_back(Registry<KernelModel>::instance()
+                             .at("roofline", "kernel model")
+                             .create()
+                             ->bind(device, {.stack = request.stack, .data = data_folder_}));
+
+  // What the catalogue says of the device is what the table is checked against.
+  const DeviceRows read = read_device_rows(request.table, catalogue_.device(request.device));
+  ValidateAnswer answer;
+  answer.left_out = read.left_out;
+  answer.notes = read.notes;
+  std::vector<Kernel> kernels;
+  std::vector<OperatingPoint> points;
+  std::vector<JudgedRow> judged;
+  std::vector<std::string> families;
+  for (const MeasuredRow& row : read.table.rows) {
+    const std::string& operation = read.table.operations[row.operation];
+    if (!request.regime.empty() && (row.regime == Regime::kBurst) != (request.regime == "burst")) {
+      add_left_out(answer.left_out, operation, fmt::format("not measured {}", request.regime));
+      continue;
+    }
+    OperatingPoint point;
+    point.regime = row.regime;
+    point.clock = Hertz(row.sm_hz);
+    kernels.push_back(row.kernel);
+    points.push_back(point);
+    judged.push_back({request.table, row.line, operation, row.seconds, 0, 0, 0});
+    families.emplace_back(name(row.kernel.family));
+    append_new(answer.gaps, predictors.front()->gaps(row.kernel));
+    if (row.sm_hz <= 0) append_new(answer.gaps, predictors.front()->gaps(point));
+  }
+  if (judged.empty())
+    throw_input(request.table, fmt::format("no row of it was measured {}", request.regime));
+
+  std::vector<Estimate> estimates(kernels.size());
+  for (const auto& predictor : predictors) {
+    predictor->predict(kernels, OperatingPoints(points), estimates);
+    for (size_t i = 0; i < judged.size(); ++i) {
+      const TimeInterval t = interval(estimates[i]);
+      judged[i].predicted = t.value.value;
+      judged[i].low = t.low.value;
+      judged[i].high = t.high.value;
+    }
+    answer.models.push_back({std::string(predictor->name()), accuracy_of("all", judged),
+                             accuracy_by(judged, families)});
+    if (predictor == predictors.front()) answer.worst = worst_of(judged, kWorstRows);
+  }
+  return answer;
+}
+
+}  // namespace orrery
