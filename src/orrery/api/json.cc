@@ -159,8 +159,7 @@ ValidateRequest validate_request(const Json& json) {
   request.device = text_of(json, "on", "");
   request.overrides = overrides_of(json);
   request.stack = text_of(json, "stack", request.stack);
-  request.kernel_model = text_of(json, "kernel_model", request.kernel_model);
-  request.fit = text_of(json, "fit", "");
+  static_cast<ModelChoice&>(request) = choice_of(json);
   request.regime = text_of(json, "regime", "");
   return request;
 }
@@ -396,8 +395,8 @@ std::string Session::call(std::string_view request_json) const {
     return to_json(calibrate(request), request);
   }
   if (command == "validate") {
-    refuse_unknown(json,
-                   {"command", "table", "on", "stack", "kernel_model", "fit", "set", "regime"});
+    refuse_unknown(json, {"command", "table", "on", "stack", "kernel_model", "fit", "profile",
+                          "origin", "parameters", "set", "regime"});
     const ValidateRequest request = validate_request(json);
     if (request.table.empty() || request.device.empty())
       throw_usage("validate needs 'table' and 'on'");

@@ -5,7 +5,7 @@
 #include <charconv>
 #include <stdexcept>
 
-#include "orrery/api/choice.h"
+#include "orrery/api/model_choice.h"
 #include "orrery/api/session.h"
 #include "orrery/base/csv.h"
 #include "orrery/base/number_text.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-#include "orrery/api/choice.h"
+#include "orrery/api/model_choice.h"
 #include "orrery/api/trust.h"
 #include "orrery/base/data_folder.h"
 #include "orrery/model/composition.h"

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "orrery/api/accuracy.h"
+#include "orrery/api/model_choice.h"
 #include "orrery/base/registry.h"
 #include "orrery/base/source.h"
 #include "orrery/hardware/catalogue.h"
@@ -20,15 +21,6 @@ namespace orrery {
 /// Version of the JSON that answers are written in; grows when a field changes
 /// meaning or goes, not when one is added.
 inline constexpr int kSchemaVersion = 1;
-
-/// Which model times kernels, and what of the user's own it rests on.
-struct ModelChoice {
-  std::string kernel_model = "auto";
-  std::string fit;                           ///< A file with a fit, for models that take one.
-  std::string profile;                       ///< A measured table, for profile and wave-scaling.
-  std::string origin;                        ///< The device it was measured on, for wave-scaling.
-  std::map<std::string, double> parameters;  ///< Of the model, by name.
-};
 
 /// What a prediction is asked for.
 struct PredictRequest : ModelChoice {

@@ -93,7 +93,7 @@ std::vector<Override> DeviceOptions::overrides() const {
   return overrides;
 }
 
-void ModelOptions::declare(CLI::App& app) {
+void ChoiceOptions::declare(CLI::App& app) {
   app.add_option("--kernel-model", chosen.kernel_model,
                  "How kernels are timed (see 'orrery models')")
       ->type_name("MODEL")
@@ -112,6 +112,10 @@ void ModelOptions::declare(CLI::App& app) {
       ->type_name("NAME=VALUE")
       ->expected(1)
       ->take_all();
+}
+
+void ModelOptions::declare(CLI::App& app) {
+  model.declare(app);
   app.add_option("--regime", regime, "Clock: burst (cool, full) or sustained (at the power limit)")
       ->type_name("REGIME")
       ->check(CLI::IsMember({"burst", "sustained"}))
@@ -121,7 +125,7 @@ void ModelOptions::declare(CLI::App& app) {
       ->check(CLI::Range(1.0, 100000.0));
 }
 
-ModelChoice ModelOptions::choice() const {
+ModelChoice ChoiceOptions::choice() const {
   ModelChoice choice = chosen;
   for (const std::string& text : parameters) {
     const auto [name, value] = split_pair(text, "--parameter");

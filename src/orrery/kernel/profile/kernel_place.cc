@@ -58,8 +58,13 @@ class PlaceBuilder {
     size(p.n);
     size(p.k);
     if (p.groups > 1) {
+      category(p.choices > 0);
       size(p.groups);
       size(std::exp2(static_cast<double>(p.skew)));
+      if (p.choices > 0) {
+        size(int64_t{p.choices});
+        size(int64_t{p.ranks});
+      }
     } else {
       category(p.batch > 1);
       size(p.batch);

@@ -13,7 +13,7 @@ namespace orrery {
 /// what a library chooses its code by: head size, causal, layout, window, stride …) differ
 /// in sizes alone, which are its coordinates.
 struct KernelPlace {
-  static constexpr size_t kMostCoordinates = 6;
+  static constexpr size_t kMostCoordinates = 7;
 
   uint64_t kind = 0;
   uint64_t identity = 0;  ///< Hash of kind, sizes and cost: equal for equal kernels.

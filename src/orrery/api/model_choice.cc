@@ -1,4 +1,4 @@
-#include "orrery/api/choice.h"
+#include "orrery/api/model_choice.h"
 
 #include <fmt/format.h>
 
