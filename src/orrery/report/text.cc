@@ -188,7 +188,9 @@ std::string models_text(const Session& session) {
       text += fmt::format("  {}\n", d.name) + hanging("      ", d.summary);
       text += hanging("      source: ", d.source);
       for (const Parameter& p : d.parameters)
-        text += hanging(fmt::format("      {} = {}: ", p.name, p.default_value), p.meaning);
+        text += hanging(fmt::format("      {} = {}{}: ", p.name, p.default_value,
+                                    p.settable ? " (--parameter)" : ""),
+                        p.meaning);
     }
   }
   return text;
