@@ -68,6 +68,7 @@ TEST(Accuracy, ProgramsOnH200) {
     PredictRequest request;
     request.workload = *shared_data("h200/stablehlo/" + name + ".mlir");
     request.device = "h200";
+    request.kernel_model = "roofline";
     const PredictAnswer a = session.predict(request);
     EXPECT_EQ(a.memory.arguments_bytes, number(table, i, "arg_bytes"));
     EXPECT_EQ(a.memory.outputs_bytes, number(table, i, "out_bytes"));
@@ -86,6 +87,7 @@ TEST(Accuracy, OperatorsOnH200) {
   KernelRequest request;
   request.table = path;
   request.device = "h200";
+  request.kernel_model = "roofline";
   std::vector<OperatorRow> rows;
   for (size_t i = 0; i < table.rows(); ++i)
     rows.push_back({std::string(table.at(i, table.required_column("op"))),

@@ -61,6 +61,9 @@ struct CalibrateRequest {
   /// Time of an empty launch on the machine to predict for, in µs: the rows of a table with
   /// a yardstick (op `empty`) are moved by the difference. Absent: taken as they are.
   std::optional<double> node_us;
+  /// One row in so many, by a hash of its operator, is left out of the fit, to be judged by
+  /// (ValidateRequest::held_out); 0: none.
+  int hold_out = 0;
   std::string out;  ///< Where the fit goes; DEVICE.STACK.json unless given.
 };
 
@@ -82,6 +85,7 @@ struct ValidateRequest : ModelChoice {
   std::vector<Override> overrides;
   std::string stack = "torch-eager";
   std::string regime;  ///< "burst" or "sustained": only rows measured so; "": all.
+  int held_out = 0;    ///< Only what CalibrateRequest::hold_out leaves out; 0: all rows.
 };
 
 struct ModelAccuracy {

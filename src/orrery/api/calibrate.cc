@@ -31,6 +31,7 @@ std::string command_of(const CalibrateRequest& request) {
   std::string command = "orrery calibrate " + argument(request.device);
   for (const std::string& table : request.tables) command += " --from " + argument(table);
   command += fmt::format(" --stack {} --seed {}", request.stack, request.seed);
+  if (request.hold_out > 0) command += fmt::format(" --hold-out {}", request.hold_out);
   if (request.node_us) command += fmt::format(" --node-us {}", *request.node_us);
   return command;
 }
@@ -69,6 +70,12 @@ void move_to_node(DeviceRows& read, double node_us) {
                   table.file, shift * 1e6, table.empty_seconds * 1e6, node_us));
 }
 
+/// aiconfigurator times vLLM's layers, which take 16-bit activations whatever their weights.
+bool quantizes(const MeasuredTable& table) {
+  return std::any_of(table.sources.begin(), table.sources.end(),
+                     [](const std::string& s) { return s.starts_with("aiconfigurator"); });
+}
+
 /// All tables' rows, with where each came from.
 struct CollectedRows {
   std::vector<MeasuredRow> rows;
@@ -79,6 +86,8 @@ struct CollectedRows {
 
 CalibrateAnswer Session::calibrate(const CalibrateRequest& request) const {
   check_stack(request.stack);
+  if (request.hold_out < 0 || request.hold_out == 1)
+    throw_usage("hold_out must be 2 or more: one row in so many is left out");
   if (request.tables.empty()) throw_usage("calibrate needs at least one measured table");
   if (request.node_us && !(*request.node_us > 0 && *request.node_us < 1e6))
     throw_usage("node_us must be the microseconds of an empty launch");
@@ -90,9 +99,11 @@ CalibrateAnswer Session::calibrate(const CalibrateRequest& request) const {
   answer.out =
       request.out.empty() ? fmt::format("{}.{}.json", device.name, request.stack) : request.out;
   CollectedRows all;
+  TileProtocol protocol;
   for (const std::string& path : request.tables) {
     DeviceRows read = read_device_rows(path, device);
     if (request.node_us) move_to_node(read, *request.node_us);
+    protocol.quantizes |= quantizes(read.table);
     for (const LeftOut& l : read.left_out)
       add_left_out(answer.left_out, l.operation, l.reason, l.rows);
     answer.notes.insert(answer.notes.end(), read.notes.begin(), read.notes.end());
@@ -102,12 +113,17 @@ CalibrateAnswer Session::calibrate(const CalibrateRequest& request) const {
         add_left_out(answer.left_out, operation, "measured sustained, without its clock");
         continue;
       }
+      if (request.hold_out > 0 && is_held_out(row, request.hold_out)) {
+        add_left_out(answer.left_out, operation, "held out to be judged by");
+        continue;
+      }
       all.rows.push_back(row);
       all.judged.push_back({path, row.line, operation, row.seconds, 0, 0, 0});
     }
   }
 
   CalibrationOptions options;
+  options.protocol = protocol;
   options.seed = request.seed;
   options.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   Calibration made = orrery::calibrate(device, all.rows, options);
@@ -129,7 +145,7 @@ CalibrateAnswer Session::calibrate(const CalibrateRequest& request) const {
     operators.push_back(row.operation);
     judged.push_back(std::move(row));
   }
-  const TileGpu gpu(device);
+  const TileGpu gpu(device, protocol);
   for (size_t i = 0; i < all.rows.size(); ++i)
     if (!used[i])
       add_left_out(answer.left_out, all.judged[i].operation,

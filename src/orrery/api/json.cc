@@ -134,6 +134,13 @@ std::vector<OperatorRow> rows_of(const Json& json) {
   return rows;
 }
 
+/// One row in so many; 0 where it is not said.
+int part_of(const Json& json, const char* key) {
+  const int64_t part = integer_of(json, key, 0);
+  if (part < 0 || part > INT32_MAX) bad_field(key, "one row in so many");
+  return static_cast<int>(part);
+}
+
 CalibrateRequest calibrate_request(const Json& json) {
   CalibrateRequest request;
   request.device = text_of(json, "on", "");
@@ -147,6 +154,7 @@ CalibrateRequest calibrate_request(const Json& json) {
   const int64_t seed = integer_of(json, "seed", 1);
   if (seed < 0) bad_field("seed", "a number that is not negative");
   request.seed = static_cast<uint64_t>(seed);
+  request.hold_out = part_of(json, "hold_out");
   if (json.contains("node_us") && !json["node_us"].is_null())
     request.node_us = number_of(json, "node_us", 0);
   request.out = text_of(json, "out", "");
@@ -161,6 +169,7 @@ ValidateRequest validate_request(const Json& json) {
   request.stack = text_of(json, "stack", request.stack);
   static_cast<ModelChoice&>(request) = choice_of(json);
   request.regime = text_of(json, "regime", "");
+  request.held_out = part_of(json, "held_out");
   return request;
 }
 
@@ -389,14 +398,14 @@ std::string Session::call(std::string_view request_json) const {
     return operators_json(rows, predict_operators(request, rows));
   }
   if (command == "calibrate") {
-    refuse_unknown(json, {"command", "on", "from", "stack", "seed", "node_us", "out"});
+    refuse_unknown(json, {"command", "on", "from", "stack", "seed", "node_us", "hold_out", "out"});
     const CalibrateRequest request = calibrate_request(json);
     if (request.device.empty()) throw_usage("calibrate needs 'on' and 'from'");
     return to_json(calibrate(request), request);
   }
   if (command == "validate") {
     refuse_unknown(json, {"command", "table", "on", "stack", "kernel_model", "fit", "profile",
-                          "origin", "parameters", "set", "regime"});
+                          "origin", "parameters", "set", "regime", "held_out"});
     const ValidateRequest request = validate_request(json);
     if (request.table.empty() || request.device.empty())
       throw_usage("validate needs 'table' and 'on'");

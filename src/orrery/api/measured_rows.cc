@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "orrery/kernel/measured_table_check.h"
+#include "orrery/kernel/tile/fit_store.h"
+#include "orrery/model/stack.h"
 
 namespace orrery {
 
@@ -39,6 +41,12 @@ DeviceRows read_device_rows(const std::string& path, const Device& device) {
   for (const TableProblem& problem : problems)
     found.notes.push_back(fmt::format("{}:{}: {}", path, problem.line, problem.reason));
   return found;
+}
+
+void require_kernel_stack(const std::string& stack, const Device& device,
+                          const std::string& data_folder) {
+  if (!has_tile_fit(data_folder, device.name, stack))
+    Registry<Stack>::instance().at(stack, "stack");
 }
 
 }  // namespace orrery

@@ -19,6 +19,11 @@ struct DeviceRows {
 /// `kInput` for a table that is refused or has no row of the device.
 DeviceRows read_device_rows(const std::string& path, const Device& device);
 
+/// Throws `kUsage` unless `stack` lowers programs (a registered one) or the device's
+/// kernels were measured under it: single operators need no more.
+void require_kernel_stack(const std::string& stack, const Device& device,
+                          const std::string& data_folder);
+
 /// Counts rows by operator and reason, in the order they come.
 void add_left_out(std::vector<LeftOut>& list, const std::string& operation,
                   const std::string& reason, size_t rows = 1);

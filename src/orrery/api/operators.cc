@@ -5,12 +5,12 @@
 #include <charconv>
 #include <stdexcept>
 
+#include "orrery/api/measured_rows.h"
 #include "orrery/api/model_choice.h"
 #include "orrery/api/session.h"
 #include "orrery/base/csv.h"
 #include "orrery/base/number_text.h"
 #include "orrery/kernel/operator_kernel.h"
-#include "orrery/model/stack.h"
 
 namespace orrery {
 namespace {
@@ -20,8 +20,8 @@ constexpr size_t kBlock = 512;
 
 std::unique_ptr<Predictor> bind(const Catalogue& catalogue, const std::string& data_folder,
                                 const KernelRequest& request) {
-  Registry<Stack>::instance().at(request.stack, "stack");  // an unknown one is refused, not ignored
   const Device device = catalogue.device(request.device, request.overrides);
+  require_kernel_stack(request.stack, device, data_folder);
   return bind_choice(request, device, request.stack, data_folder, catalogue);
 }
 

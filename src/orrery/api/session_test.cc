@@ -39,7 +39,11 @@ class SessionTest : public testing::Test {
   static double gap() {
     return load_stack_constants(std::string(ORRERY_SOURCE_DIR) + "/data", "xla").costs.gap.value;
   }
-  Json request() const { return {{"command", "predict"}, {"workload", file_}, {"on", "h200"}}; }
+  /// By the roofline, whose times can be worked out by hand.
+  Json request() const {
+    return {
+        {"command", "predict"}, {"workload", file_}, {"on", "h200"}, {"kernel_model", "roofline"}};
+  }
   std::string refusal(const Json& json) const {
     try {
       session_.call(json.dump());
@@ -58,6 +62,7 @@ TEST_F(SessionTest, PredictsAProduct) {
   PredictRequest request;
   request.workload = file_;
   request.device = "h200";
+  request.kernel_model = "roofline";
   const PredictAnswer a = session_.predict(request);
   // 2·4096³ FLOP at 989.4 TFLOP/s and one launch gap.
   EXPECT_NEAR(a.latency_s, 138.912e-6 + gap(), 1e-9);
@@ -77,6 +82,7 @@ TEST_F(SessionTest, TheJsonAnswerIsTheStructsAnswer) {
   PredictRequest request;
   request.workload = file_;
   request.device = "h200";
+  request.kernel_model = "roofline";
   const PredictAnswer a = session_.predict(request);
   const Json json = Json::parse(session_.call(this->request().dump()));
   EXPECT_EQ(json.at("schema"), "orrery.predict/1");
@@ -206,6 +212,7 @@ TEST_F(SessionTest, Operators) {
   KernelRequest request;
   request.table = "ops.csv";
   request.device = "h200";
+  request.kernel_model = "roofline";
   const std::vector<OperatorRow> rows = {
       {"gemm", "bf16", R"({"m": 4096, "n": 4096, "k": 4096})", 0, 2},
       {"gemm", "bf16", R"({"m": 4096, "n": 4096, "k": 4096})", 915, 3}};
@@ -228,6 +235,7 @@ TEST_F(SessionTest, ATableOfOperators) {
   KernelRequest request;
   request.table = "ops.csv";
   request.device = "h200";
+  request.kernel_model = "roofline";
   std::string text = "note,op,dtype,params,sm_mhz\n";
   constexpr int kRows = 1500;  // several blocks
   for (int i = 1; i <= kRows; ++i)
@@ -265,6 +273,7 @@ TEST_F(SessionTest, ABadRowOfATableIsNamed) {
   KernelRequest request;
   request.table = "ops.csv";
   request.device = "h200";
+  request.kernel_model = "roofline";
   const auto refusal = [&](const std::string& text) -> std::string {
     try {
       session_.predict_table(request, Source::from_memory("ops.csv", text),
@@ -288,6 +297,7 @@ TEST_F(SessionTest, ABadRowOfATableIsNamed) {
 TEST_F(SessionTest, OperatorsOfAnUnknownStackAreRefused) {
   KernelRequest request;
   request.device = "h200";
+  request.kernel_model = "roofline";
   request.stack = "nothing";
   EXPECT_THROW(session_.predict_operators(request, {}), Error);
 }
@@ -296,6 +306,7 @@ TEST_F(SessionTest, OperatorsAsJson) {
   const Json request = {
       {"command", "kernel"},
       {"on", "h200"},
+      {"kernel_model", "roofline"},
       {"rows",
        {{{"op", "gemm"}, {"dtype", "bf16"}, {"params", {{"m", 4096}, {"n", 4096}, {"k", 4096}}}}}}};
   const Json json = Json::parse(session_.call(request.dump()));
@@ -311,6 +322,28 @@ TEST_F(SessionTest, Lists) {
   EXPECT_NE(models.dump().find("roofline"), std::string::npos);
   const Json zoo = Json::parse(session_.call(R"({"command": "zoo"})"));
   EXPECT_FALSE(zoo.at("models").empty());
+}
+
+TEST_F(SessionTest, AnswersSayWhichModelAutoChose) {
+  const auto model = [&](Json json) {
+    json.erase("kernel_model");
+    return Json::parse(session_.call(json.dump()))["provenance"]["kernel_model"];
+  };
+  EXPECT_EQ(model(request()), "tile");
+  Json cpu = request();
+  cpu["on"] = "epyc-9654";
+  EXPECT_EQ(model(cpu), "roofline");
+  const Json kernel = {
+      {"command", "kernel"},
+      {"on", "h200"},
+      {"rows", {{{"op", "add"}, {"dtype", "bf16"}, {"params", {{"shape", {64, 64}}}}}}}};
+  EXPECT_EQ(Json::parse(session_.call(kernel.dump()))["kernels"][0]["model"], "tile");
+}
+
+TEST_F(SessionTest, AFitIsForModelsThatTakeOne) {
+  Json fitted = request();
+  fitted["fit"] = file_;
+  EXPECT_THAT(refusal(fitted), HasSubstr("takes no fit"));
 }
 
 TEST_F(SessionTest, ErrorsAsJson) {

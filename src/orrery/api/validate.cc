@@ -1,10 +1,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "orrery/api/measured_rows.h"
 #include "orrery/api/session.h"
-#include "orrery/model/stack.h"
+#include "orrery/base/registry.h"
+#include "orrery/kernel/tile/calibration.h"
+#include "orrery/kernel/tile/fit_store.h"
 
 namespace orrery {
 namespace {
@@ -16,15 +19,22 @@ void append_new(std::vector<std::string>& list, const std::vector<std::string>& 
     if (std::find(list.begin(), list.end(), s) == list.end()) list.push_back(s);
 }
 
+bool was_fitted_to(const TileFit& fit, const std::string& table) {
+  return std::any_of(fit.sources.begin(), fit.sources.end(), [&](const std::string& source) {
+    std::error_code none;  // a source that is not here is another file
+    return source == table || std::filesystem::equivalent(source, table, none);
+  });
+}
+
 }  // namespace
 
 ValidateAnswer Session::validate(const ValidateRequest& request) const {
   using Regime = OperatingPoint::Regime;
-  Registry<Stack>::instance().at(request.stack, "stack");
   if (!request.regime.empty() && request.regime != "burst" && request.regime != "sustained")
     throw_usage(fmt::format("regime '{}' is not known: expected burst or sustained",
                             request.regime.substr(0, 60)));
   const Device device = catalogue_.device(request.device, request.overrides);
+  require_kernel_stack(request.stack, device, data_folder_);
   std::vector<std::unique_ptr<Predictor>> predictors;
   predictors.push_back(bind_choice(request, device, request.stack, data_folder_, catalogue_));
   if (predictors.front()->name() != "roofline")
@@ -38,6 +48,10 @@ ValidateAnswer Session::validate(const ValidateRequest& request) const {
   ValidateAnswer answer;
   answer.left_out = read.left_out;
   answer.notes = read.notes;
+  if (!request.fit.empty() && was_fitted_to(*load_tile_fit(request.fit), request.table))
+    answer.notes.push_back(
+        fmt::format("{} was fitted to this very table: errors of rows it has not seen are larger",
+                    request.fit));
   std::vector<Kernel> kernels;
   std::vector<OperatingPoint> points;
   std::vector<JudgedRow> judged;
@@ -46,6 +60,10 @@ ValidateAnswer Session::validate(const ValidateRequest& request) const {
     const std::string& operation = read.table.operations[row.operation];
     if (!request.regime.empty() && (row.regime == Regime::kBurst) != (request.regime == "burst")) {
       add_left_out(answer.left_out, operation, fmt::format("not measured {}", request.regime));
+      continue;
+    }
+    if (request.held_out > 0 && !is_held_out(row, request.held_out)) {
+      add_left_out(answer.left_out, operation, "not held out");
       continue;
     }
     OperatingPoint point;

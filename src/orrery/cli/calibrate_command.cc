@@ -33,6 +33,10 @@ class CalibrateCommand final : public Command {
     app.add_option("--seed", request_.seed, "Of the folds that rows are held out in")
         ->type_name("N")
         ->capture_default_str();
+    app.add_option("--hold-out", request_.hold_out,
+                   "Leave one row in N out of the fit, to be judged by with 'validate --held-out'")
+        ->type_name("N")
+        ->check(CLI::Range(2, 1000));
     node_ = app.add_option("--node-us", node_us_,
                            "Time of an empty launch on the machine to predict for: tables with "
                            "rows of op 'empty' are moved by the difference")

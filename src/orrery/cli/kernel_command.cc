@@ -32,6 +32,11 @@ class KernelCommand final : public Command {
         ->required();
     app.add_option("--out", output_, "CSV to write; standard output unless given")
         ->type_name("FILE");
+    app.add_option("--stack", stack_,
+                   "Whose kernels run: a stack of 'orrery models' or one the device was measured "
+                   "under, as vllm")
+        ->type_name("STACK")
+        ->capture_default_str();
     model_.declare(app);
     declare_json(app);
     app.footer(operators_help());
@@ -42,6 +47,7 @@ class KernelCommand final : public Command {
     request.table = input_;
     request.device = device_.device;
     request.overrides = device_.overrides();
+    request.stack = stack_;
     static_cast<ModelChoice&>(request) = model_.choice();
     request.point = model_.point();
     const Source table = Source::from_file(input_);
@@ -61,6 +67,7 @@ class KernelCommand final : public Command {
   DeviceOptions device_;
   ModelOptions model_;
   std::string input_, output_;
+  std::string stack_ = KernelRequest().stack;
 };
 
 const Registration<Command> kKernel(

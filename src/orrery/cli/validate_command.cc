@@ -25,6 +25,10 @@ class ValidateCommand final : public Command {
                    "Only rows measured in a burst or sustained; all unless given")
         ->type_name("REGIME")
         ->check(CLI::IsMember({"burst", "sustained"}));
+    app.add_option("--held-out", request_.held_out,
+                   "Only the rows that 'calibrate --hold-out N' leaves out of a fit")
+        ->type_name("N")
+        ->check(CLI::Range(2, 1000));
     declare_json(app);
     app.footer("Example:  orrery validate examples/h200_kernels.csv --on h200");
   }

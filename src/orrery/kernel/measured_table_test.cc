@@ -68,6 +68,23 @@ TEST(MeasuredTable, ReadsOurOwn) {
   EXPECT_EQ(t.rows[1].operation, 1);
 }
 
+TEST(MeasuredTable, EmptyLaunchesAreAYardstick) {
+  const MeasuredTable t = read(
+      "op,dtype,params,us\n"
+      "empty,,{},2\n"
+      "add,fp32,\"{\"\"shape\"\": [8, 16]}\",2.5\n"
+      "empty,bf16,{},1.5\n"
+      "empty,,{},9\n");
+  EXPECT_EQ(t.rows.size(), 1u);
+  EXPECT_THAT(t.operations, ElementsAre("add fp32"));
+  EXPECT_DOUBLE_EQ(t.empty_seconds, 2e-6);
+  EXPECT_EQ(read("op,dtype,params,us\nadd,fp32,\"{\"\"shape\"\": [8]}\",2\n").empty_seconds, 0);
+  EXPECT_EQ(error_of("op,dtype,params,us\nempty,,\"{\"\"n\"\": 1}\",2\n"),
+            "t.csv:2:8: params: empty takes no parameters: expected {}");
+  EXPECT_EQ(error_of("op,dtype,params,us\nempty,,{},0\n"),
+            "t.csv:2:11: us: '0' is not a time: expected microseconds above zero");
+}
+
 TEST(MeasuredTable, ASustainedRowGivesBothMeasurements) {
   const MeasuredTable t = read(
       "op,dtype,params,burst_us,burst_mhz,sustained_us,sustained_mhz,sustained_watts\n"

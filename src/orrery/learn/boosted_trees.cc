@@ -76,10 +76,15 @@ using RowBytes = std::array<Bytes, kBlock / kVector>;
 /// signed byte, which vectors compare in one step.
 RowBytes ranks(const std::array<Floats, kBlock / 4>& values, std::span<const float> thresholds) {
   std::array<Counts, kBlock / 4> counts;
-  for (size_t v = 0; v < values.size(); ++v) {
-    Counts count = Counts{} - 128;
-    for (const float threshold : thresholds) count -= values[v] > threshold;  // true is -1
-    counts[v] = count;
+  constexpr size_t kTogether = 4;  // as many as stay in registers
+  static_assert(kBlock / 4 % kTogether == 0);
+  for (size_t first = 0; first < values.size(); first += kTogether) {
+    std::array<Counts, kTogether> count;
+    count.fill(Counts{} - 128);
+    for (const float threshold : thresholds)
+      for (size_t v = 0; v < kTogether; ++v)
+        count[v] -= values[first + v] > threshold;  // true is -1
+    std::copy(count.begin(), count.end(), counts.begin() + static_cast<ptrdiff_t>(first));
   }
   std::array<int32_t, kBlock> wide;
   std::memcpy(wide.data(), counts.data(), sizeof wide);
@@ -109,7 +114,12 @@ std::array<int32_t, kBlock> add_leaves(std::span<const uint8_t> depths, const ui
       condition += depth;
       next_leaves += size_t{1} << depth;
     }
-    for (size_t t = 0; t < count; ++t)
+    size_t t = 0;
+    for (; t + 4 <= count; t += 4)  // four at a time: the sum stays in a register
+      for (size_t r = 0; r < kBlock; ++r)
+        sums[r] += leaves[t][index[t][r]] + leaves[t + 1][index[t + 1][r]] +
+                   leaves[t + 2][index[t + 2][r]] + leaves[t + 3][index[t + 3][r]];
+    for (; t < count; ++t)
       for (size_t r = 0; r < kBlock; ++r) sums[r] += leaves[t][index[t][r]];
   }
   return sums;

@@ -22,9 +22,9 @@ TreeOptions centre_options(size_t rows, int threads) {
   o.row_sample = 0.8;
   o.feature_sample = 0.5;
   o.huber_delta = 0.3;
-  o.leaf_unit = 1e-3;
-  o.depth = rows < 100 ? 3 : rows < 400 ? 4 : rows < 3000 ? 5 : 6;
-  o.trees = rows < 100 ? 100 : rows < 400 ? 250 : rows < 1000 ? 350 : 400;
+  o.leaf_unit = 2e-3;
+  o.depth = rows < 100 ? 3 : rows < 400 ? 4 : rows < 4500 ? 5 : 6;
+  o.trees = rows < 100 ? 100 : rows < 400 ? 200 : rows < 1000 ? 300 : rows < 2500 ? 260 : 360;
   return o;
 }
 
@@ -74,20 +74,25 @@ std::vector<size_t> medians_of_repeats(std::span<const MeasuredRow> rows) {
 
 }  // namespace
 
+bool is_held_out(const MeasuredRow& row, int parts) {
+  constexpr uint64_t kSeed = 0x6f7272657279;  // "orrery"
+  return mix_bits(row.key ^ mix_bits(kSeed)) % static_cast<uint64_t>(parts) == 0;
+}
+
 Calibration calibrate(const Device& device, std::span<const MeasuredRow> rows,
                       const CalibrationOptions& options) {
-  const DeviceRows table{&device, rows};
+  const RowsOnDevice table{&device, rows};
   Calibration result = calibrate(std::span(&table, 1), options);
   result.fit.device = device.name;
   return result;
 }
 
-Calibration calibrate(std::span<const DeviceRows> tables, const CalibrationOptions& options) {
+Calibration calibrate(std::span<const RowsOnDevice> tables, const CalibrationOptions& options) {
   std::vector<TileGpu> gpus;
   gpus.reserve(tables.size());
   std::array<std::vector<Member>, kTileClassCount> members;
   uint32_t rows = 0;
-  for (const DeviceRows& table : tables) {
+  for (const RowsOnDevice& table : tables) {
     const TileGpu& gpu = gpus.emplace_back(*table.device, options.protocol);
     for (const size_t i : medians_of_repeats(table.rows)) {
       const MeasuredRow& row = table.rows[i];

@@ -30,7 +30,7 @@ struct Calibration {
 };
 
 /// Rows measured on one device.
-struct DeviceRows {
+struct RowsOnDevice {
   const Device* device = nullptr;
   std::span<const MeasuredRow> rows;
 };
@@ -42,7 +42,11 @@ Calibration calibrate(const Device& device, std::span<const MeasuredRow> rows,
                       const CalibrationOptions& options);
 /// One fit over several devices, for those like them; rows are numbered through all of
 /// them, and an operator is in the same fold on each.
-Calibration calibrate(std::span<const DeviceRows> tables, const CalibrationOptions& options);
+Calibration calibrate(std::span<const RowsOnDevice> tables, const CalibrationOptions& options);
 inline constexpr size_t kFewestRows = 20;
+
+/// Whether a row is in the part of `parts` that a fit leaves out to be judged by: by a
+/// hash of its operator that is apart from that of the folds.
+bool is_held_out(const MeasuredRow& row, int parts);
 
 }  // namespace orrery

@@ -49,6 +49,11 @@ void require_tile_device(const Device& device) {
                     device.name));
 }
 
+bool has_tile_fit(const std::string& data_folder, const std::string& device,
+                  const std::string& stack) {
+  return fits_of_device(fs::path(data_folder) / "kernels", device).contains(stack);
+}
+
 std::shared_ptr<const TileFit> load_tile_fit(const std::string& path) {
   struct Read {
     fs::file_time_type written;
@@ -100,14 +105,19 @@ FitChoice::OfClass FitChoice::choose(TileClass tile_class) const {
   for (Candidate& candidate : candidates_) {
     if (candidate.fit == nullptr) candidate.fit = load_tile_fit(candidate.path);
     if (const ClassFit* fit = candidate.fit->find(tile_class))
-      return {fit, gap_of(tile_class, candidate, &candidate == candidates_.data())};
+      return {fit, candidate.fit->protocol,
+              gap_of(tile_class, candidate, &candidate == candidates_.data())};
   }
   if (candidates_.empty())
-    return {nullptr, fmt::format("{} was never measured: its kernels are timed by its data sheet "
-                                 "alone ('orrery calibrate' fits a device)",
-                                 device_)};
-  return {nullptr, fmt::format("{} were not measured: timed by the data sheet of {} alone",
-                               in_words(tile_class), device_)};
+    return {nullptr,
+            {},
+            fmt::format("{} was never measured: its kernels are timed by its data sheet "
+                        "alone ('orrery calibrate' fits a device)",
+                        device_)};
+  return {nullptr,
+          {},
+          fmt::format("{} were not measured: timed by the data sheet of {} alone",
+                      in_words(tile_class), device_)};
 }
 
 std::string FitChoice::gap_of(TileClass tile_class, const Candidate& candidate, bool first) const {

@@ -15,6 +15,10 @@ namespace orrery {
 /// Throws `kInput` for what is no fit. May be called from several threads at once.
 std::shared_ptr<const TileFit> load_tile_fit(const std::string& path);
 
+/// Whether the folder has a fit of the device under this very stack.
+bool has_tile_fit(const std::string& data_folder, const std::string& device,
+                  const std::string& stack);
+
 /// Throws `kUsage` for a device that lacks what describing a kernel takes.
 void require_tile_device(const Device& device);
 
@@ -32,6 +36,7 @@ class FitChoice {
 
   struct OfClass {
     const ClassFit* fit = nullptr;  ///< None: the physical estimate must do.
+    TileProtocol protocol;          ///< Under which the fit's rows were measured.
     std::string gap;                ///< What is wanting in it, as a sentence; empty: nothing.
   };
   /// May be called from several threads at once.

@@ -19,7 +19,10 @@ constexpr size_t kFewestTogether = 12;
 class TilePredictor final : public Predictor {
  public:
   TilePredictor(const Device& device, const Binding& binding)
-      : device_(device), gpu_(device), fits_(device, binding) {}
+      : device_(device),
+        gpu_(device),
+        quantizing_(device, {.quantizes = true}),
+        fits_(device, binding) {}
 
   std::string_view name() const override { return "tile"; }
 
@@ -51,7 +54,7 @@ class TilePredictor final : public Predictor {
 
   Explanation explain(const Kernel& kernel, const OperatingPoint& point) const override {
     TileDescription d;
-    gpu_.describe(kernel, point.clock, d);
+    gpu_of(gpu_.class_of(kernel)).describe(kernel, point.clock, d);
     Explanation x;
     x.bound = std::max(d.compute_seconds, d.memory_seconds) < d.floor_seconds ? "latency"
               : d.memory_seconds >= d.compute_seconds                         ? "memory"
@@ -80,7 +83,7 @@ class TilePredictor final : public Predictor {
  private:
   Estimate predict_one(const Kernel& kernel, const OperatingPoint& point) const {
     TileDescription d;
-    gpu_.describe(kernel, point.clock, d);
+    gpu_of(gpu_.class_of(kernel)).describe(kernel, point.clock, d);
     const ClassFit* fit = fits_.of(d.tile_class).fit;
     Estimate e = fit != nullptr ? estimate_of(*fit, d) : unmeasured_estimate(Seconds(d.seconds));
     e.joules = joules(e.seconds, busy(d));
@@ -100,8 +103,9 @@ class TilePredictor final : public Predictor {
     Matrix features(count, TileGpu::feature_names(tile_class).size());
     std::vector<double> physical(count), busy_seconds(count);
     TileDescription d;
+    const TileGpu& gpu = gpu_of(tile_class);
     for (size_t i = 0; i < count; ++i) {
-      gpu_.describe(kernels[members[i]], points[members[i]].clock, d);
+      gpu.describe(kernels[members[i]], points[members[i]].clock, d);
       std::ranges::copy(d.values(), features.row(i).begin());
       physical[i] = d.seconds;
       busy_seconds[i] = busy(d);
@@ -116,6 +120,11 @@ class TilePredictor final : public Predictor {
     }
   }
 
+  /// The device as the class's fit saw it.
+  const TileGpu& gpu_of(TileClass tile_class) const {
+    return fits_.of(tile_class).protocol.quantizes ? quantizing_ : gpu_;
+  }
+
   static double busy(const TileDescription& d) {
     return std::max(d.compute_seconds, d.memory_seconds);
   }
@@ -128,7 +137,7 @@ class TilePredictor final : public Predictor {
   }
 
   Device device_;
-  TileGpu gpu_;
+  TileGpu gpu_, quantizing_;
   FitChoice fits_;
 };
 

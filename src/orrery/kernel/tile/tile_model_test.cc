@@ -1,0 +1,355 @@
+// The physical time of a product of 4096³ in bf16 on an H200: a floor and 128.388 µs, for
+// 989.4 TFLOP/s at 1,830 MHz are 1,070.5 at the boost clock of 1,980 MHz.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "orrery/hardware/catalogue.h"
+#include "orrery/kernel/kernel_model.h"
+#include "orrery/kernel/operator_kernel.h"
+#include "orrery/kernel/tile/fit_store.h"
+#include "orrery/learn/fit_trees.h"
+#include "orrery/learn/split.h"
+
+namespace orrery {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+const Kernel& product() {
+  static const Kernel kernel =
+      operator_kernel("gemm", "bf16", R"({"m": 4096, "n": 4096, "k": 4096})");
+  return kernel;
+}
+const Kernel& addition() {
+  static const Kernel kernel = operator_kernel("add", "bf16", R"({"shape": [4096, 4096]})");
+  return kernel;
+}
+
+/// A fit that multiplies the physical time of a class by `factor`, whatever the kernel.
+ClassFit constant_fit(TileClass tile_class, double factor) {
+  const size_t features = TileGpu::feature_names(tile_class).size();
+  ClassFit fit;
+  fit.centre = BoostedTrees(features, std::log(factor), 1e-4, {}, {});
+  fit.spread = BoostedTrees(features, std::log(0.1), 1e-4, {}, {});
+  fit.range.resize(features, {-1e6f, 1e6f});
+  fit.rows = 20;
+  return fit;
+}
+
+TileFit constant_fit(const std::string& device, const std::string& stack, double factor,
+                     std::initializer_list<TileClass> classes = {TileClass::kProduct,
+                                                                 TileClass::kElementwise}) {
+  TileFit fit;
+  fit.device = device;
+  fit.stack = stack;
+  for (const TileClass c : classes) fit.classes[static_cast<size_t>(c)] = constant_fit(c, factor);
+  return fit;
+}
+
+/// A folder of shipped fits of its own.
+class TileModelTest : public testing::Test {
+ protected:
+  TileModelTest()
+      : folder_(std::filesystem::path(testing::TempDir()) /
+                ("tile_model_test_" + std::to_string(::getpid()))) {
+    std::filesystem::create_directories(folder_ / "kernels");
+  }
+  ~TileModelTest() override { std::filesystem::remove_all(folder_); }
+
+  std::string ship(const std::string& file, const TileFit& fit) const {
+    return ship(file, to_json(fit));
+  }
+  std::string ship(const std::string& file, const std::string& text) const {
+    const std::string path = (folder_ / "kernels" / file).string();
+    std::ofstream(path) << text;
+    return path;
+  }
+  std::unique_ptr<Predictor> bound(const std::string& stack = "torch-eager",
+                                   const std::string& fit = "") const {
+    return Registry<KernelModel>::instance()
+        .at("tile", "kernel model")
+        .create()
+        ->bind(h200_, {.stack = stack, .fit = fit, .data = folder_.string()});
+  }
+  /// How many times the physical estimate the prediction is.
+  double factor(const Predictor& predictor, const Kernel& kernel) const {
+    TileDescription d;
+    TileGpu(h200_).describe(kernel, {}, d);
+    Estimate e;
+    predictor.predict({&kernel, 1}, {}, {&e, 1});
+    return e.seconds.value / d.seconds;
+  }
+  double floor_us() const {
+    TileDescription d;
+    TileGpu(h200_).describe(product(), {}, d);
+    return d.floor_seconds * 1e6;
+  }
+  double product_factor(const std::string& stack) const { return factor(*bound(stack), product()); }
+  std::vector<std::string> gaps(const std::string& stack, const Kernel& kernel) const {
+    return bound(stack)->gaps(kernel);
+  }
+  std::string refusal(const std::string& text) const {
+    try {
+      load_tile_fit(ship("hostile.json", text));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kInput);
+      const std::string what = error.what();
+      return what.substr(what.find("hostile.json"));
+    }
+    return "";
+  }
+
+  std::filesystem::path folder_;
+  Device h200_ = Catalogue(std::string(ORRERY_SOURCE_DIR) + "/hardware").device("h200");
+};
+
+TEST_F(TileModelTest, PrefersTheFitOfItsStackThenItsFamilyThenOthersByName) {
+  ship("h200.vllm.json", constant_fit("h200", "vllm", 5));
+  EXPECT_NEAR(product_factor("torch-eager"), 5, 1e-5);
+  EXPECT_THAT(gaps("torch-eager", product()),
+              ElementsAre("kernels of h200 were not measured under torch-eager: taken as they are "
+                          "under vllm"));
+  ship("h200.jax.json", constant_fit("h200", "jax", 4));
+  EXPECT_NEAR(product_factor("torch-eager"), 4, 1e-5);
+  ship("h200.torch.json", constant_fit("h200", "torch", 3));
+  EXPECT_NEAR(product_factor("torch-eager"), 3, 1e-5);
+  EXPECT_THAT(gaps("torch-eager", product()), IsEmpty());
+  ship("h200.torch-eager.json", constant_fit("h200", "torch-eager", 2));
+  EXPECT_NEAR(product_factor("torch-eager"), 2, 1e-5);
+  EXPECT_THAT(gaps("torch-eager", product()), IsEmpty());
+  EXPECT_NEAR(product_factor("torch-compile"), 3, 1e-5);
+  EXPECT_NEAR(product_factor("vllm"), 5, 1e-5);
+}
+
+TEST_F(TileModelTest, FitsOfOtherDevicesAreNotTaken) {
+  ship("h200x.torch.json", constant_fit("h200x", "torch", 5));
+  ship("h200.torch.old.json", constant_fit("h200", "torch", 5));
+  ship("h100-sxm.torch.json", constant_fit("h100-sxm", "torch", 5));
+  EXPECT_NEAR(product_factor("torch-eager"), 1, 1e-9);
+}
+
+TEST_F(TileModelTest, AnUnmeasuredDeviceTakesTheGenericFit) {
+  ship("generic.json", constant_fit("generic", "torch", 1.5));
+  EXPECT_NEAR(product_factor("xla"), 1.5, 1e-5);
+  EXPECT_THAT(gaps("xla", product()),
+              ElementsAre("kernels of h200 were not measured: predicted by a fit over several "
+                          "devices"));
+}
+
+TEST_F(TileModelTest, WithoutAnyFitTheDataSheetMustDo) {
+  const auto predictor = bound();
+  Estimate e;
+  predictor->predict({&product(), 1}, {}, {&e, 1});
+  EXPECT_NEAR(e.seconds.value * 1e6, floor_us() + 128.388, 0.001);
+  const TimeInterval t = interval(e);
+  EXPECT_NEAR(t.low / t.value, 0.95, 1e-6);
+  EXPECT_NEAR(t.high / t.value, 5, 1e-5);
+  EXPECT_THAT(predictor->gaps(product()),
+              ElementsAre("h200 was never measured: its kernels are timed by its data sheet alone "
+                          "('orrery calibrate' fits a device)"));
+}
+
+TEST_F(TileModelTest, AClassThatAFitLacksIsTakenFromTheNext) {
+  ship("h200.torch.json", constant_fit("h200", "torch", 3, {TileClass::kProduct}));
+  ship("generic.json", constant_fit("generic", "torch", 1.5, {TileClass::kElementwise}));
+  const auto predictor = bound();
+  EXPECT_NEAR(factor(*predictor, product()), 3, 1e-5);
+  EXPECT_NEAR(factor(*predictor, addition()), 1.5, 1e-5);
+  EXPECT_THAT(predictor->gaps(addition()),
+              ElementsAre("elementwise kernels of h200 were not measured: predicted by a fit over "
+                          "several devices"));
+  const Kernel sort = operator_kernel("sort", "fp32", R"({"shape": [64, 64]})");
+  EXPECT_NEAR(factor(*predictor, sort), 1, 1e-9);
+  EXPECT_THAT(predictor->gaps(sort),
+              ElementsAre("scan kernels were not measured: timed by the data sheet of h200 alone"));
+}
+
+TEST_F(TileModelTest, AFitOfTheUsersOwnWins) {
+  ship("h200.torch.json", constant_fit("h200", "torch", 3));
+  const std::string own =
+      ship("my.json", constant_fit("my-gpu", "torch", 7, {TileClass::kProduct}));
+  const auto predictor = bound("torch-eager", own);
+  EXPECT_NEAR(factor(*predictor, product()), 7, 1e-5);
+  EXPECT_THAT(predictor->gaps(product()), ElementsAre(own + " was fitted on my-gpu and taken for "
+                                                            "h200"));
+  EXPECT_NEAR(factor(*predictor, addition()), 3, 1e-5);
+  EXPECT_THROW(bound("torch-eager", own + ".not-there"), Error);
+}
+
+TEST_F(TileModelTest, IntervalsAreWhatTheFitSays) {
+  ship("h200.torch.json", constant_fit("h200", "torch", 1));
+  Estimate e;
+  bound()->predict({&product(), 1}, {}, {&e, 1});
+  // low -1, high 1 and a spread of 0.1: exp(∓0.1).
+  EXPECT_NEAR(interval(e).low / e.seconds, std::exp(-0.1), 1e-5);
+  EXPECT_NEAR(interval(e).high / e.seconds, std::exp(0.1), 1e-5);
+}
+
+TEST_F(TileModelTest, FollowsTheClock) {
+  OperatingPoint slow;
+  slow.clock = Hertz(990e6);
+  Estimate e;
+  const auto predictor = bound();
+  predictor->predict({&product(), 1}, slow, {&e, 1});
+  EXPECT_NEAR(e.seconds.value * 1e6, floor_us() + 2 * 128.388, 0.002);
+  EXPECT_THAT(predictor->gaps(slow), IsEmpty());
+  OperatingPoint sustained;
+  sustained.regime = OperatingPoint::Regime::kSustained;
+  EXPECT_THAT(predictor->gaps(sustained),
+              ElementsAre(HasSubstr("sustained is predicted as burst")));
+}
+
+TEST_F(TileModelTest, SaysWhatBoundsAKernel) {
+  const auto predictor = bound();
+  EXPECT_EQ(predictor->explain(product(), {}).bound, "compute");
+  EXPECT_EQ(predictor->explain(addition(), {}).bound, "memory");
+  const Kernel tiny = operator_kernel("add", "bf16", R"({"shape": [8]})");
+  EXPECT_EQ(predictor->explain(tiny, {}).bound, "latency");
+}
+
+TEST_F(TileModelTest, EnergyIsTheLimitWhileBusyAndIdleElse) {
+  ship("h200.torch.json", constant_fit("h200", "torch", 2));
+  Estimate e;
+  bound()->predict({&product(), 1}, {}, {&e, 1});
+  // Busy for 128.388 µs at 700 W, idle for the rest of twice the physical time at 80 W.
+  EXPECT_NEAR(e.joules.value, 700 * 128.388e-6 + 80 * (128.388e-6 + 2e-6 * floor_us()), 1e-6);
+}
+
+TEST_F(TileModelTest, ABatchGivesTheBitsOfItsKernels) {
+  // Trees that tell kernels apart.
+  const TileGpu gpu(h200_);
+  SplitMix64 random(3);
+  std::vector<Kernel> kernels;
+  std::vector<OperatingPoint> points;
+  for (int i = 0; i < 5000; ++i) {
+    const auto size = [&] { return 1 + random.below(4096); };
+    kernels.push_back(
+        random.below(3) > 0
+            ? operator_kernel(
+                  "gemm", "bf16",
+                  fmt::format(R"({{"m": {}, "n": {}, "k": {}}})", size(), size(), size()))
+            : operator_kernel(i % 500 == 0 ? "sort" : "add", "bf16",
+                              fmt::format(R"({{"shape": [{}, {}]}})", size(), size())));
+    points.emplace_back();
+    if (i % 7 == 0) points.back().clock = Hertz(1.2e9);
+  }
+  TileFit fit;
+  for (const TileClass c : {TileClass::kProduct, TileClass::kElementwise}) {
+    ClassFit made = constant_fit(c, 1);
+    Matrix x(400, made.centre.features());
+    std::vector<float> target;
+    TileDescription d;
+    for (size_t k = 0; target.size() < x.rows(); ++k) {
+      if (gpu.class_of(kernels[k]) != c) continue;
+      gpu.describe(kernels[k], {}, d);
+      std::ranges::copy(d.values(), x.row(target.size()).begin());
+      target.push_back(static_cast<float>(random.uniform()));
+    }
+    TreeOptions options;
+    options.trees = 30;
+    made.centre = fit_trees(x, target, {}, options);
+    made.spread = fit_trees(x, target, {}, options);
+    made.range.assign(made.range.size(), {0, 8});  // much lies outside
+    fit.classes[static_cast<size_t>(c)] = std::move(made);
+  }
+  fit.device = "h200";
+  ship("h200.torch.json", fit);
+  const auto predictor = bound();
+  std::vector<Estimate> together(kernels.size());
+  predictor->predict(kernels, OperatingPoints(points), together);
+  size_t different = 0;
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    Estimate alone;
+    predictor->predict({&kernels[i], 1}, points[i], {&alone, 1});
+    ASSERT_EQ(alone.seconds, together[i].seconds) << i;
+    ASSERT_EQ(alone.joules, together[i].joules) << i;
+    ASSERT_EQ(alone.own_spread, together[i].own_spread) << i;
+    ASSERT_EQ(alone.skew, together[i].skew) << i;
+    ASSERT_EQ(alone.loadings, together[i].loadings) << i;
+    different += i > 0 && together[i].own_spread != together[i - 1].own_spread ? 1 : 0;
+  }
+  EXPECT_GT(different, 1000u);
+}
+
+TEST_F(TileModelTest, ThreadsAtOnceAgree) {
+  ship("h200.torch.json", constant_fit("h200", "torch", 3, {TileClass::kProduct}));
+  ship("generic.json", constant_fit("generic", "torch", 1.5));
+  const auto predictor = bound();
+  std::vector<double> factors(8);
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < factors.size(); ++t)
+    threads.emplace_back(
+        [&, t] { factors[t] = factor(*predictor, t % 2 ? product() : addition()); });
+  for (std::thread& thread : threads) thread.join();
+  for (size_t t = 0; t < factors.size(); ++t) EXPECT_NEAR(factors[t], t % 2 ? 3 : 1.5, 1e-5);
+}
+
+TEST_F(TileModelTest, AFileIsReadOnceUntilItChanges) {
+  const std::string path = ship("h200.torch.json", constant_fit("h200", "torch", 3));
+  const auto first = load_tile_fit(path);
+  EXPECT_EQ(load_tile_fit(path), first);
+  TileFit longer = constant_fit("h200", "torch", 3);
+  longer.sources = {"another.csv"};
+  ship("h200.torch.json", longer);
+  EXPECT_NE(load_tile_fit(path), first);
+  EXPECT_THAT(load_tile_fit(path)->sources, ElementsAre("another.csv"));
+}
+
+TEST_F(TileModelTest, AFitReadsBackAsItWasWritten) {
+  TileFit fit = constant_fit("h200", "torch", 2.7);
+  fit.command = "orrery calibrate h200 --from 'a \"b\".csv'";
+  fit.sources = {"a \"b\".csv"};
+  const std::string text = to_json(fit);
+  EXPECT_EQ(to_json(*load_tile_fit(ship("own.json", text))), text);
+}
+
+TEST_F(TileModelTest, RefusesWhatIsNoFit) {
+  const std::string good = to_json(constant_fit("h200", "torch", 2, {TileClass::kOther}));
+  ASSERT_EQ(refusal(good), "");
+  const auto changed = [&](const std::string& from, const std::string& to) {
+    std::string text = good;
+    const size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return refusal(text.replace(at, from.size(), to));
+  };
+  EXPECT_THAT(refusal(""), HasSubstr("hostile.json:1:1"));
+  EXPECT_THAT(refusal("[]"), HasSubstr("hostile.json"));
+  EXPECT_THAT(refusal(good.substr(0, good.size() / 2)), HasSubstr("hostile.json:"));
+  EXPECT_THAT(changed("orrery-tile-fit", "orrery-fit"), HasSubstr("schema"));
+  EXPECT_THAT(changed("\"version\":1", "\"version\":99"), HasSubstr("version"));
+  EXPECT_THAT(changed("\"other\":", "\"others\":"), HasSubstr("no such class of kernels"));
+  EXPECT_THAT(changed("\"kind\"", "\"sort\""), HasSubstr("fit the device again"));
+  EXPECT_THAT(changed("\"low\":-1", "\"low\":2"), HasSubstr("lies below 'low'"));
+  EXPECT_THAT(changed("\"high\":1", "\"high\":1e300"), HasSubstr("classes.other.high"));
+  EXPECT_THAT(changed("\"shared\":0", "\"shared\":-1"), HasSubstr("within 0 and 1"));
+  EXPECT_THAT(changed("\"shared\":0", "\"shraed\":0"), HasSubstr("shraed"));
+}
+
+TEST_F(TileModelTest, AbsurdFitsGiveFiniteAnswers) {
+  TileFit fit = constant_fit("h200", "torch", 1);
+  ClassFit& absurd = *fit.classes[static_cast<size_t>(TileClass::kProduct)];
+  absurd.centre = BoostedTrees(absurd.centre.features(), 1e9, 1e-4, {}, {});
+  absurd.spread = BoostedTrees(absurd.spread.features(), 1e9, 1e-4, {}, {});
+  absurd.low = -20;
+  absurd.high = 20;
+  absurd.range.assign(absurd.range.size(), {1e6f, 1e6f});
+  ship("h200.torch.json", fit);
+  Estimate e;
+  bound()->predict({&product(), 1}, {}, {&e, 1});
+  EXPECT_TRUE(std::isfinite(e.seconds.value));
+  EXPECT_TRUE(std::isfinite(interval(e).high.value));
+  EXPECT_GT(interval(e).low.value, 0);
+}
+
+}  // namespace
+}  // namespace orrery

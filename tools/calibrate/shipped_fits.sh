@@ -1,0 +1,20 @@
+#!/bin/sh
+# Makes data/kernels/*.json again: tools/calibrate/shipped_fits.sh PROGRAM [SHARED_DATA]
+#
+# h200.torch is fitted to our own measurements (data/measured), moved to the launch time of the
+# machine that h200/calibration.json of the shared data describes. The .vllm fits are made from
+# public tables that are not part of this project (see docs/validation.md); one row in five is
+# held out of them.
+set -eu
+program=$1
+tables=${2:-../shared/data}/gpu/silicon
+"$program" calibrate h200 --from data/measured/h200_kernels.csv.gz --stack torch --node-us 0.9535 \
+  --out data/kernels/h200.torch.json
+[ -d "$tables" ] || { echo "no public tables in $tables: the .vllm fits stay as they are"; exit 0; }
+for pair in a100-sxm-80gb:a100_sxm h100-sxm:h100_sxm h200:h200_sxm l40s:l40s; do
+  device=${pair%%:*}
+  prefix=$tables/${pair##*:}
+  "$program" calibrate "$device" --from "${prefix}_gemm.csv" \
+    --from "${prefix}_context_attention.csv" --from "${prefix}_generation_attention.csv" \
+    --from "${prefix}_moe.csv" --stack vllm --hold-out 5 --out "data/kernels/$device.vllm.json"
+done
