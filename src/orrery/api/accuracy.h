@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "orrery/api/model_choice.h"
 #include "orrery/hardware/catalogue.h"
 #include "orrery/kernel/kernel_model.h"
 
@@ -78,13 +79,11 @@ struct CalibrateAnswer {
   std::vector<std::string> notes;
 };
 
-struct ValidateRequest {
+struct ValidateRequest : ModelChoice {
   std::string table;
   std::string device;
   std::vector<Override> overrides;
   std::string stack = "torch-eager";
-  std::string kernel_model = "auto";
-  std::string fit;
   std::string regime;  ///< "burst" or "sustained": only rows measured so; "": all.
   int held_out = 0;    ///< Only what CalibrateRequest::hold_out leaves out; 0: all rows.
 };

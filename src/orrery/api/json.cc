@@ -13,7 +13,10 @@ using Json = JsonAnswer;
 Json description(const Description& d) {
   Json parameters = Json::array();
   for (const Parameter& p : d.parameters)
-    parameters.push_back({{"name", p.name}, {"default", p.default_value}, {"meaning", p.meaning}});
+    parameters.push_back({{"name", p.name},
+                          {"default", p.default_value},
+                          {"meaning", p.meaning},
+                          {"settable", p.settable}});
   return {
       {"name", d.name}, {"summary", d.summary}, {"source", d.source}, {"parameters", parameters}};
 }
@@ -94,6 +97,22 @@ OperatingPoint point_of(const Json& json) {
   return point;
 }
 
+ModelChoice choice_of(const Json& json) {
+  ModelChoice choice;
+  choice.kernel_model = text_of(json, "kernel_model", choice.kernel_model);
+  choice.fit = text_of(json, "fit", "");
+  choice.profile = text_of(json, "profile", "");
+  choice.origin = text_of(json, "origin", "");
+  const auto found = json.find("parameters");
+  if (found == json.end() || found->is_null()) return choice;
+  if (!found->is_object()) bad_field("parameters", "an object of name: number");
+  for (const auto& [name, value] : found->items()) {
+    if (!value.is_number()) bad_field("parameters." + name, "a number");
+    choice.parameters[name] = value.get<double>();
+  }
+  return choice;
+}
+
 std::vector<OperatorRow> rows_of(const Json& json) {
   const auto found = json.find("rows");
   if (found == json.end() || !found->is_array())
@@ -148,8 +167,7 @@ ValidateRequest validate_request(const Json& json) {
   request.device = text_of(json, "on", "");
   request.overrides = overrides_of(json);
   request.stack = text_of(json, "stack", request.stack);
-  request.kernel_model = text_of(json, "kernel_model", request.kernel_model);
-  request.fit = text_of(json, "fit", "");
+  static_cast<ModelChoice&>(request) = choice_of(json);
   request.regime = text_of(json, "regime", "");
   request.held_out = part_of(json, "held_out");
   return request;
@@ -342,17 +360,17 @@ std::string Session::call(std::string_view request_json) const {
   if (!json.is_object()) throw_usage("a request must be a JSON object");
   const std::string command = text_of(json, "command", "");
   if (command == "predict") {
-    refuse_unknown(json, {"command", "workload", "on", "stack", "kernel_model", "fit", "set",
-                          "regime", "sm_mhz", "bind", "trip_count", "phase", "batch", "seq",
-                          "context", "dtype", "choose"});
+    refuse_unknown(
+        json, {"command", "workload",   "on",  "stack",   "kernel_model", "fit",   "profile",
+               "origin",  "parameters", "set", "regime",  "sm_mhz",       "bind",  "trip_count",
+               "phase",   "batch",      "seq", "context", "dtype",        "choose"});
     PredictRequest request;
     request.workload = text_of(json, "workload", "");
     request.device = text_of(json, "on", "");
     if (request.workload.empty() || request.device.empty())
       throw_usage("predict needs 'workload' and 'on'");
     request.stack = text_of(json, "stack", request.stack);
-    request.kernel_model = text_of(json, "kernel_model", request.kernel_model);
-    request.fit = text_of(json, "fit", "");
+    static_cast<ModelChoice&>(request) = choice_of(json);
     request.overrides = overrides_of(json);
     request.point = point_of(json);
     request.read = read_options_of(json);
@@ -366,15 +384,14 @@ std::string Session::call(std::string_view request_json) const {
     return to_json(inspect(workload, read_options_of(json)));
   }
   if (command == "kernel") {
-    refuse_unknown(
-        json, {"command", "on", "rows", "stack", "kernel_model", "fit", "set", "regime", "sm_mhz"});
+    refuse_unknown(json, {"command", "on", "rows", "stack", "kernel_model", "fit", "profile",
+                          "origin", "parameters", "set", "regime", "sm_mhz"});
     KernelRequest request;
     request.table = "rows";
     request.device = text_of(json, "on", "");
     if (request.device.empty()) throw_usage("kernel needs 'on'");
     request.stack = text_of(json, "stack", request.stack);
-    request.kernel_model = text_of(json, "kernel_model", request.kernel_model);
-    request.fit = text_of(json, "fit", "");
+    static_cast<ModelChoice&>(request) = choice_of(json);
     request.overrides = overrides_of(json);
     request.point = point_of(json);
     const std::vector<OperatorRow> rows = rows_of(json);
@@ -387,8 +404,8 @@ std::string Session::call(std::string_view request_json) const {
     return to_json(calibrate(request), request);
   }
   if (command == "validate") {
-    refuse_unknown(json, {"command", "table", "on", "stack", "kernel_model", "fit", "set", "regime",
-                          "held_out"});
+    refuse_unknown(json, {"command", "table", "on", "stack", "kernel_model", "fit", "profile",
+                          "origin", "parameters", "set", "regime", "held_out"});
     const ValidateRequest request = validate_request(json);
     if (request.table.empty() || request.device.empty())
       throw_usage("validate needs 'table' and 'on'");

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "orrery/api/measured_rows.h"
+#include "orrery/api/model_choice.h"
 #include "orrery/api/session.h"
 #include "orrery/base/csv.h"
 #include "orrery/base/number_text.h"
@@ -19,11 +20,9 @@ constexpr size_t kBlock = 512;
 
 std::unique_ptr<Predictor> bind(const Catalogue& catalogue, const std::string& data_folder,
                                 const KernelRequest& request) {
-  const auto& model = Registry<KernelModel>::instance().at(request.kernel_model, "kernel model");
   const Device device = catalogue.device(request.device, request.overrides);
   require_kernel_stack(request.stack, device, data_folder);
-  return model.create()->bind(device,
-                              {.stack = request.stack, .fit = request.fit, .data = data_folder});
+  return bind_choice(request, device, request.stack, data_folder, catalogue);
 }
 
 /// Kernels of a few rows with the clocks they run at, and their intervals.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "orrery/api/model_choice.h"
 #include "orrery/api/trust.h"
 #include "orrery/base/data_folder.h"
 #include "orrery/model/composition.h"
@@ -62,15 +63,13 @@ Session::Session(std::string hardware_folder, std::string data_folder)
 
 PredictAnswer Session::predict(const PredictRequest& request) const {
   const auto& stack_entry = Registry<Stack>::instance().at(request.stack, "stack");
-  const auto& model_entry =
-      Registry<KernelModel>::instance().at(request.kernel_model, "kernel model");
+  Registry<KernelModel>::instance().at(request.kernel_model, "kernel model");  // before reading
   const Device device = catalogue_.device(request.device, request.overrides);
   const Workload workload = load_workload(request.workload, request.read);
   const auto stack = stack_entry.create();
   const StackConstants constants = load_stack_constants(data_folder_, stack->name());
   const Program program = lower(workload, device, stack->rules());
-  const auto predictor = model_entry.create()->bind(
-      device, {.stack = request.stack, .fit = request.fit, .data = data_folder_});
+  const auto predictor = bind_choice(request, device, request.stack, data_folder_, catalogue_);
 
   std::vector<Kernel> kernels;
   kernels.reserve(program.launches.size());
@@ -157,6 +156,9 @@ PredictAnswer Session::predict(const PredictRequest& request) const {
   if (request.point.clock.value > 0)
     answer.provenance.emplace_back("sm_mhz", fmt::format("{}", request.point.clock.value / 1e6));
   if (!request.fit.empty()) answer.provenance.emplace_back("fit", request.fit);
+  for (auto& basis : predictor->provenance()) answer.provenance.push_back(std::move(basis));
+  for (const auto& [name, value] : request.parameters)
+    answer.provenance.emplace_back("parameter " + name, fmt::format("{}", value));
   for (const auto& [path, value] : request.overrides)
     answer.provenance.emplace_back("set " + path, value);
   for (auto& setting : settings_of(request.read)) answer.provenance.push_back(std::move(setting));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "orrery/api/accuracy.h"
+#include "orrery/api/model_choice.h"
 #include "orrery/base/registry.h"
 #include "orrery/base/source.h"
 #include "orrery/hardware/catalogue.h"
@@ -22,13 +23,11 @@ namespace orrery {
 inline constexpr int kSchemaVersion = 1;
 
 /// What a prediction is asked for.
-struct PredictRequest {
+struct PredictRequest : ModelChoice {
   std::string workload;  ///< A file, or a name of the zoo.
   std::string device;    ///< A catalogue name, or a YAML file.
   std::vector<Override> overrides;
   std::string stack = "xla";
-  std::string kernel_model = "auto";
-  std::string fit;  ///< A file with a fit of one's own, for kernel models that take one.
   OperatingPoint point;
   ReadOptions read;
 };
@@ -91,13 +90,11 @@ struct OperatorAnswer {
   std::string model;
 };
 
-struct KernelRequest {
+struct KernelRequest : ModelChoice {
   std::string table;  ///< Where the rows came from, for messages.
   std::string device;
   std::vector<Override> overrides;
   std::string stack = "torch-eager";
-  std::string kernel_model = "auto";
-  std::string fit;  ///< A file with a fit of one's own, for kernel models that take one.
   OperatingPoint point;
 };
 

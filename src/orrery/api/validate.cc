@@ -33,12 +33,10 @@ ValidateAnswer Session::validate(const ValidateRequest& request) const {
   if (!request.regime.empty() && request.regime != "burst" && request.regime != "sustained")
     throw_usage(fmt::format("regime '{}' is not known: expected burst or sustained",
                             request.regime.substr(0, 60)));
-  const auto& model = Registry<KernelModel>::instance().at(request.kernel_model, "kernel model");
   const Device device = catalogue_.device(request.device, request.overrides);
   require_kernel_stack(request.stack, device, data_folder_);
   std::vector<std::unique_ptr<Predictor>> predictors;
-  predictors.push_back(model.create()->bind(
-      device, {.stack = request.stack, .fit = request.fit, .data = data_folder_}));
+  predictors.push_back(bind_choice(request, device, request.stack, data_folder_, catalogue_));
   if (predictors.front()->name() != "roofline")
     predictors.push_back(Registry<KernelModel>::instance()
                              .at("roofline", "kernel model")

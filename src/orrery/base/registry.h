@@ -16,7 +16,8 @@ namespace orrery {
 struct Parameter {
   std::string name;
   double default_value = 0;
-  std::string meaning;  ///< With its unit and source.
+  std::string meaning;    ///< With its unit and source.
+  bool settable = false;  ///< By whoever asks, for one prediction.
 };
 
 /// What `orrery models` prints about a registered component.

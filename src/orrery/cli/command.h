@@ -47,13 +47,23 @@ struct DeviceOptions {
   std::vector<Override> overrides() const;
 };
 
+/// Which kernel model, and what of the user's own it rests on.
+struct ChoiceOptions {
+  ModelChoice chosen;
+  std::vector<std::string> parameters;  ///< name=value
+
+  void declare(CLI::App& app);
+  ModelChoice choice() const;  ///< `kUsage` for a malformed parameter.
+};
+
+/// The kernel model and the conditions it predicts for.
 struct ModelOptions {
-  std::string kernel_model = "auto";
-  std::string fit;
+  ChoiceOptions model;
   std::string regime = "burst";
   double sm_mhz = 0;
 
   void declare(CLI::App& app);
+  ModelChoice choice() const { return model.choice(); }
   OperatingPoint point() const;
 };
 

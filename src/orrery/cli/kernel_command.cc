@@ -48,8 +48,7 @@ class KernelCommand final : public Command {
     request.device = device_.device;
     request.overrides = device_.overrides();
     request.stack = stack_;
-    request.kernel_model = model_.kernel_model;
-    request.fit = model_.fit;
+    static_cast<ModelChoice&>(request) = model_.choice();
     request.point = model_.point();
     const Source table = Source::from_file(input_);
     const Session session;

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
+#include <cmath>
 
 #include "orrery/cli/command.h"
 
@@ -92,12 +93,29 @@ std::vector<Override> DeviceOptions::overrides() const {
   return overrides;
 }
 
-void ModelOptions::declare(CLI::App& app) {
-  app.add_option("--kernel-model", kernel_model, "How kernels are timed (see 'orrery models')")
+void ChoiceOptions::declare(CLI::App& app) {
+  app.add_option("--kernel-model", chosen.kernel_model,
+                 "How kernels are timed (see 'orrery models')")
       ->type_name("MODEL")
       ->capture_default_str();
-  app.add_option("--fit", fit, "A fit that 'orrery calibrate' wrote, instead of what is shipped")
+  app.add_option("--fit", chosen.fit,
+                 "A fit that 'orrery calibrate' wrote, instead of what is shipped")
       ->type_name("FILE");
+  app.add_option("--profile", chosen.profile,
+                 "A measured table of your own (docs/commands.md), for profile and wave-scaling")
+      ->type_name("FILE");
+  app.add_option("--origin", chosen.origin,
+                 "The GPU that --profile was measured on, for wave-scaling")
+      ->type_name("DEVICE");
+  app.add_option("--parameter", parameters,
+                 "A parameter of the kernel model, e.g. dataflow=1 ('orrery models' lists them)")
+      ->type_name("NAME=VALUE")
+      ->expected(1)
+      ->take_all();
+}
+
+void ModelOptions::declare(CLI::App& app) {
+  model.declare(app);
   app.add_option("--regime", regime, "Clock: burst (cool, full) or sustained (at the power limit)")
       ->type_name("REGIME")
       ->check(CLI::IsMember({"burst", "sustained"}))
@@ -105,6 +123,19 @@ void ModelOptions::declare(CLI::App& app) {
   app.add_option("--sm-mhz", sm_mhz, "Clock: fixed to this many MHz")
       ->type_name("MHZ")
       ->check(CLI::Range(1.0, 100000.0));
+}
+
+ModelChoice ChoiceOptions::choice() const {
+  ModelChoice choice = chosen;
+  for (const std::string& text : parameters) {
+    const auto [name, value] = split_pair(text, "--parameter");
+    double number = 0;
+    const auto [end, status] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (status != std::errc() || end != value.data() + value.size() || !std::isfinite(number))
+      throw_usage(fmt::format("--parameter {}: '{}' is not a number", name, value));
+    choice.parameters[name] = number;
+  }
+  return choice;
 }
 
 OperatingPoint ModelOptions::point() const {

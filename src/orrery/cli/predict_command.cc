@@ -36,8 +36,7 @@ class PredictCommand final : public Command {
     request.device = device_.device;
     request.overrides = device_.overrides();
     request.stack = stack_;
-    request.kernel_model = model_.kernel_model;
-    request.fit = model_.fit;
+    static_cast<ModelChoice&>(request) = model_.choice();
     request.point = model_.point();
     request.read = workload_.resolved();
     const PredictAnswer answer = Session().predict(request);

@@ -20,13 +20,7 @@ class ValidateCommand final : public Command {
     app.add_option("--stack", request_.stack, "Whose kernels were measured (see 'orrery models')")
         ->type_name("STACK")
         ->capture_default_str();
-    app.add_option("--kernel-model", request_.kernel_model,
-                   "How kernels are timed (see 'orrery models')")
-        ->type_name("MODEL")
-        ->capture_default_str();
-    app.add_option("--fit", request_.fit,
-                   "A fit that 'orrery calibrate' wrote, instead of what is shipped")
-        ->type_name("FILE");
+    model_.declare(app);
     app.add_option("--regime", request_.regime,
                    "Only rows measured in a burst or sustained; all unless given")
         ->type_name("REGIME")
@@ -39,6 +33,7 @@ class ValidateCommand final : public Command {
     app.footer("Example:  orrery validate examples/h200_kernels.csv --on h200");
   }
   int run() override {
+    static_cast<ModelChoice&>(request_) = model_.choice();
     request_.device = device_.device;
     request_.overrides = device_.overrides();
     const ValidateAnswer answer = Session().validate(request_);
@@ -51,6 +46,7 @@ class ValidateCommand final : public Command {
 
  private:
   DeviceOptions device_;
+  ChoiceOptions model_;
   ValidateRequest request_;
 };
 

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "orrery/base/registry.h"
@@ -57,13 +60,23 @@ class Predictor {
   virtual std::vector<std::string> gaps(const Kernel& kernel) const = 0;
   /// What of the operating point it cannot follow.
   virtual std::vector<std::string> gaps(const OperatingPoint& point) const = 0;
+  /// What beside the device its answers rest on, by name, for `provenance`.
+  virtual std::vector<std::pair<std::string, std::string>> provenance() const { return {}; }
 };
 
 /// What beside the device a model is bound to.
 struct Binding {
-  std::string stack = {};  ///< The software whose kernels run.
-  std::string fit = {};    ///< A file with a fit of the user's own; empty: what is shipped.
-  std::string data = {};   ///< The folder of what is shipped; empty: `fitted_data_folder()`.
+  std::string stack = {};    ///< The software whose kernels run.
+  std::string fit = {};      ///< A file with a fit of the user's own; empty: what is shipped.
+  std::string data = {};     ///< The folder of what is shipped; empty: `fitted_data_folder()`.
+  std::string profile = {};  ///< A measured table of the user's own.
+  std::optional<Device> origin = {};       ///< Where the profile was measured, if elsewhere.
+  std::map<std::string, double> set = {};  ///< Settable parameters that differ from their default.
+
+  double parameter(const std::string& name, double otherwise) const {
+    const auto at = set.find(name);
+    return at == set.end() ? otherwise : at->second;
+  }
 };
 
 /// A registered way to predict kernels: `Registry<KernelModel>`.
@@ -71,6 +84,8 @@ class KernelModel {
  public:
   virtual ~KernelModel() = default;
   virtual std::unique_ptr<Predictor> bind(const Device& device, const Binding& binding) const = 0;
+  virtual bool takes_profile() const { return false; }
+  virtual bool takes_origin() const { return false; }
 };
 
 }  // namespace orrery

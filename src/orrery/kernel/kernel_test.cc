@@ -41,7 +41,7 @@ TEST(Kernel, ProductsHaveTheLoopsBatchRowsColumnsDepth) {
   EXPECT_EQ(k.tensors[1].bytes, 4 * 16 * 32 * 2);
   EXPECT_EQ(k.cost.matrix_flops, 2.0 * 4 * 8 * 32 * 16);
   EXPECT_EQ(std::get<ProductShape>(k.shape),
-            (ProductShape{4, 8, 32, 16, 1, 0, ElementType::kBF16, 0}));
+            (ProductShape{.batch = 4, .m = 8, .n = 32, .k = 16, .weight = ElementType::kBF16}));
 }
 
 TEST(Kernel, ConvolutionsAreImplicitProducts) {

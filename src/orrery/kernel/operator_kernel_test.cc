@@ -72,7 +72,7 @@ TEST(OperatorKernel, NarrowWeights) {
   EXPECT_EQ(int4.cost.bytes_read, 2 * 3 * 512 + 256 * 512 / 2 + 2 * 256 * 4);
   EXPECT_EQ(int4.cost.bytes_written, 2 * 3 * 256);
   EXPECT_EQ(std::get<ProductShape>(int4.shape),
-            (ProductShape{1, 3, 256, 512, 1, 0, ElementType::kS4, 128}));
+            (ProductShape{1, 3, 256, 512, 1, 0, 1, 0, ElementType::kS4, 128}));
   const Kernel fp4 = operator_kernel("gemm", "fp4_weight", R"({"m": 3, "n": 256, "k": 512})");
   EXPECT_EQ(fp4.cost.matrix_type, ElementType::kBF16);
   // MXFP4: a scale of one byte for each 32.
@@ -103,7 +103,7 @@ TEST(OperatorKernel, AMixtureOfExpertsIsTwoGroupedProductsOnARank) {
   EXPECT_EQ(moe.family, KernelFamily::kGemm);
   EXPECT_EQ(moe.code, Opcode::k_grouped_dot);
   EXPECT_EQ(std::get<ProductShape>(moe.shape),
-            (ProductShape{1, 200, 3 * 704, 2048, 16, 0.6F, ElementType::kBF16, 0}));
+            (ProductShape{1, 200, 3 * 704, 2048, 16, 8, 4, 0.6F, ElementType::kBF16, 0}));
 }
 
 TEST(OperatorKernel, GroupsWithoutRowsAreNotRead) {
