@@ -94,6 +94,16 @@ class SameAnswers(unittest.TestCase):
             self.assert_same(orrery.kernel(rows, on="h200"),
                              "kernel", "--on", "h200", "--batch", file.name)
 
+    def test_calibrate_and_validate(self):
+        table = str(ROOT / "examples" / "h200_kernels.csv")
+        with tempfile.TemporaryDirectory() as folder:
+            fit = pathlib.Path(folder) / "fit.json"
+            answer = orrery.calibrate("h200", [table], seed=2, node_us=1.5, out=fit)
+            self.assert_same(answer, "calibrate", "h200", "--from", table, "--seed", "2",
+                             "--node-us", "1.5", "--out", str(fit))
+            self.assert_same(orrery.validate(table, on="h200", fit=fit),
+                             "validate", table, "--on", "h200", "--fit", str(fit))
+
 
 class Errors(unittest.TestCase):
     def assert_same_error(self, call, *arguments):

@@ -17,7 +17,10 @@ import json
 import os
 from typing import Any, Mapping, Optional, Sequence, Union
 
-__all__ = ["Error", "hardware", "inspect", "kernel", "models", "predict", "zoo", "__version__"]
+__all__ = [
+    "Error", "calibrate", "hardware", "inspect", "kernel", "models", "predict", "validate", "zoo",
+    "__version__",
+]
 
 Answer = dict[str, Any]
 PathOrName = Union[str, "os.PathLike[str]"]
@@ -60,6 +63,7 @@ def predict(
     on: PathOrName,
     stack: Optional[str] = None,
     kernel_model: Optional[str] = None,
+    fit: Optional[PathOrName] = None,
     set: Optional[Mapping[str, str]] = None,
     regime: Optional[str] = None,
     sm_mhz: Optional[float] = None,
@@ -81,7 +85,8 @@ def predict(
     workload      a file, or a name of the zoo
     on            the device: a name of the catalogue, or a YAML file
     stack         the software that runs it ("xla" unless given; see ``orrery.models()``)
-    kernel_model  how kernels are timed ("roofline" unless given)
+    kernel_model  how kernels are timed ("auto" unless given: the best there is for the device)
+    fit           a file that ``orrery.calibrate`` wrote, instead of what is shipped
     set           what-ifs: figures of the device by path, each with its unit
     regime        the clock: "burst" (cool, full) or "sustained" (at the power limit)
     sm_mhz        the clock, fixed to this many MHz
@@ -102,9 +107,10 @@ def predict(
     """
     return _call(
         "predict", workload=os.fspath(workload), on=os.fspath(on), stack=stack,
-        kernel_model=kernel_model, set=set and dict(set), regime=regime, sm_mhz=sm_mhz,
-        phase=phase, batch=batch, seq=seq, context=context, dtype=dtype,
-        choose=choose and dict(choose), bind=bind and dict(bind), trip_count=trip_count,
+        kernel_model=kernel_model, fit=fit and os.fspath(fit), set=set and dict(set),
+        regime=regime, sm_mhz=sm_mhz, phase=phase, batch=batch, seq=seq, context=context,
+        dtype=dtype, choose=choose and dict(choose), bind=bind and dict(bind),
+        trip_count=trip_count,
     )
 
 
@@ -113,6 +119,7 @@ def kernel(
     *,
     on: PathOrName,
     kernel_model: Optional[str] = None,
+    fit: Optional[PathOrName] = None,
     set: Optional[Mapping[str, str]] = None,
     regime: Optional[str] = None,
     sm_mhz: Optional[float] = None,
@@ -127,7 +134,60 @@ def kernel(
     """
     return _call(
         "kernel", rows=[dict(row) for row in rows], on=os.fspath(on), kernel_model=kernel_model,
-        set=set and dict(set), regime=regime, sm_mhz=sm_mhz,
+        fit=fit and os.fspath(fit), set=set and dict(set), regime=regime, sm_mhz=sm_mhz,
+    )
+
+
+def calibrate(
+    on: PathOrName,
+    tables: Sequence[PathOrName],
+    *,
+    stack: Optional[str] = None,
+    seed: Optional[int] = None,
+    node_us: Optional[float] = None,
+    out: Optional[PathOrName] = None,
+) -> Answer:
+    """Fits kernel times to measurements of a device, and writes the fit.
+
+        >>> orrery.calibrate("h200", ["measured.csv"], out="my-h200.json")["all"]["mean_error"]
+        >>> orrery.predict("model.mlir", on="h200", fit="my-h200.json")
+
+    on       the device that was measured
+    tables   CSV files: ``op``, ``dtype``, ``params``, ``us`` and perhaps ``sm_mhz``
+    stack    whose kernels were measured: a stack or its family ("torch" unless given)
+    seed     of the folds that rows are held out in
+    node_us  time of an empty launch on the machine to predict for
+    out      where the fit goes; DEVICE.STACK.json unless given
+    """
+    return _call(
+        "calibrate", on=os.fspath(on), **{"from": [os.fspath(table) for table in tables]},
+        stack=stack, seed=seed, node_us=node_us, out=out and os.fspath(out),
+    )
+
+
+def validate(
+    table: PathOrName,
+    *,
+    on: PathOrName,
+    stack: Optional[str] = None,
+    kernel_model: Optional[str] = None,
+    fit: Optional[PathOrName] = None,
+    set: Optional[Mapping[str, str]] = None,
+    regime: Optional[str] = None,
+) -> Answer:
+    """How far predictions are from measurements of kernels.
+
+        >>> orrery.validate("measured.csv", on="h200")["models"][0]["all"]["mean_error"]
+
+    table   a CSV as ``orrery.calibrate`` takes it
+    regime  only rows measured in a "burst" or "sustained"; all unless given
+
+    The other arguments are those of ``orrery.predict``.
+    """
+    return _call(
+        "validate", table=os.fspath(table), on=os.fspath(on), stack=stack,
+        kernel_model=kernel_model, fit=fit and os.fspath(fit), set=set and dict(set),
+        regime=regime,
     )
 
 

@@ -186,7 +186,7 @@ std::string models_text(const Session& session) {
     text += fmt::format("{}{}\n", text.empty() ? "" : "\n", kind);
     for (const Description& d : descriptions) {
       text += fmt::format("  {}\n", d.name) + hanging("      ", d.summary);
-      text += hanging("      source: ", d.source);
+      if (!d.source.empty()) text += hanging("      source: ", d.source);
       for (const Parameter& p : d.parameters)
         text += hanging(fmt::format("      {} = {}{}: ", p.name, p.default_value,
                                     p.settable ? " (--parameter)" : ""),

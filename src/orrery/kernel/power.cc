@@ -1,0 +1,167 @@
+#include "orrery/kernel/power.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "orrery/kernel/peak_rate.h"
+
+namespace orrery {
+namespace {
+
+/// Below any clock that a board in the catalogue works at, over its boost clock.
+constexpr double kLowestRatio = 0.25;
+
+}  // namespace
+
+PowerTerms& PowerTerms::operator+=(const PowerTerms& other) {
+  time += other.time;
+  core_time += other.core_time;
+  busy += other.busy;
+  core += other.core;
+  memory += other.memory;
+  return *this;
+}
+
+PowerModel::PowerModel(const Device& device, std::shared_ptr<const PowerFit> fit)
+    : device_(device),
+      gpu_(device),
+      limit_(device.power_limit.value),
+      boost_(gpu_.boost_clock()),
+      fit_(std::move(fit)) {}
+
+PowerModel::CoreWork PowerModel::core_work(const Kernel& kernel, TileClass tile_class) const {
+  const PowerCoefficients& c = fit_->coefficients;
+  const Cost& cost = kernel.cost;
+  const auto seconds = [](double flops, double rate) { return rate > 0 ? flops / rate : 0; };
+  if (cost.matrix_flops > 0 && tile_class != TileClass::kDepthwise) {
+    const Rate rate = product_rate(device_, cost.matrix_type);
+    const bool matrix = rate.flops_per_second == device_.matrix[rate.used].value;
+    const int bits = bit_width(cost.matrix_type);
+    const double share = !matrix      ? c.vector
+                         : bits <= 8  ? c.matrix_byte
+                         : bits <= 16 ? c.matrix_half
+                                      : c.matrix_single;
+    return {seconds(cost.matrix_flops, gpu_.products_per_second(cost.matrix_type, boost_)),
+            share * limit_};
+  }
+  const double rate = find_rate(device_.vector, cost.vector_type).flops_per_second;
+  const double single = device_.vector[ElementType::kF32].value;
+  const double special = device_.special.value > 0 ? device_.special.value : single / 4;
+  return {std::max(seconds(cost.vector_flops, rate), seconds(cost.transcendental_flops, special)) +
+              seconds(cost.matrix_flops, single),
+          c.vector * limit_};
+}
+
+PowerTerms PowerModel::burst_terms(const Kernel& kernel, const TileDescription& description,
+                                   Seconds time) const {
+  const PowerCoefficients& c = fit_->coefficients;
+  PowerTerms terms;
+  if (time.value <= 0) return terms;
+  const CoreWork work = core_work(kernel, description.tile_class);
+  const double core = std::min(1.0, work.seconds / time.value);
+  const double memory = std::min(1.0, description.memory_seconds / time.value);
+  const double most = std::max(core, memory);
+  const double moving = std::clamp(1 - c.still * description.floor_seconds / time.value, 0.0, 1.0);
+  const bool all_core = description.tile_class == TileClass::kAttention;
+  const double core_share = all_core ? 1 : core + memory > 0 ? core / (core + memory) : 0;
+  const double stirred = most > 0 ? most / (most + c.stir) : 0;
+  terms.time = time;
+  terms.core_time = time * core_share;
+  terms.busy = Watts(c.busy * limit_ * moving * stirred) * time;
+  terms.core = Watts(work.watts * core) * time;
+  terms.memory = Watts(c.memory * limit_ * memory) * time;
+  return terms;
+}
+
+PowerTerms PowerModel::terms(const Kernel& kernel, const TileDescription& description,
+                             Seconds time) const {
+  // The burst is what, slowed by its own share, gives the time: a contraction, as the
+  // slowdown falls when a burst gets longer.
+  constexpr int kRounds = 6;
+  PowerTerms found = burst_terms(kernel, description, time);
+  for (int i = 0; i < kRounds; ++i) {
+    const double slowdown = sustained(found).time / found.time;
+    if (!(slowdown > 1)) break;
+    found = burst_terms(kernel, description,
+                        time / std::pow(slowdown, fit_->coefficients.warm));
+  }
+  return found;
+}
+
+double PowerModel::power_at(const PowerTerms& terms, double burst_ratio, double ratio) const {
+  const double idle = fit_->coefficients.idle * limit_;
+  if (terms.time.value <= 0) return idle;
+  const double time =
+      terms.core_time.value * burst_ratio / ratio + terms.time.value - terms.core_time.value;
+  return idle + terms.busy.value / terms.time.value * ratio * ratio +
+         (terms.core.value * ratio + terms.memory.value) / time;
+}
+
+double PowerModel::highest_ratio(const PowerTerms& terms, double burst_ratio,
+                                 double most_watts) const {
+  const auto power = [&](double ratio) {
+    return power_at(terms, burst_ratio > 0 ? burst_ratio : ratio, ratio);
+  };
+  double high = burst_ratio > 0 ? burst_ratio : 1;
+  if (limit_ <= 0 || power(high) <= most_watts) return high;
+  double low = kLowestRatio;
+  if (power(low) > most_watts) return low;
+  for (int i = 0; i < 40; ++i) {
+    const double middle = (low + high) / 2;
+    (power(middle) <= most_watts ? low : high) = middle;
+  }
+  return low;
+}
+
+double PowerModel::burst_ratio(const PowerTerms& terms) const {
+  // The burst's own time is what was given, at whichever clock it ran.
+  return highest_ratio(terms, 0, fit_->coefficients.burst * limit_);
+}
+
+PowerState PowerModel::state(const PowerTerms& terms, double burst_ratio, double ratio) const {
+  PowerState s;
+  s.clock = Hertz(boost_ * ratio);
+  s.time = terms.core_time * (burst_ratio / ratio) + (terms.time - terms.core_time);
+  s.power = Watts(power_at(terms, burst_ratio, ratio));
+  return s;
+}
+
+PowerState PowerModel::burst(const PowerTerms& terms) const {
+  const double ratio = burst_ratio(terms);
+  return state(terms, ratio, ratio);
+}
+
+PowerState PowerModel::sustained(const PowerTerms& terms) const {
+  const double burst = burst_ratio(terms);
+  return state(terms, burst, highest_ratio(terms, burst, limit_));
+}
+
+PowerState PowerModel::at(const PowerTerms& terms, Hertz clock) const {
+  return state(terms, burst_ratio(terms), std::max(kLowestRatio, clock.value / boost_));
+}
+
+double PowerModel::slowdown(const PowerTerms& terms, Hertz clock) const {
+  return terms.time.value > 0 ? at(terms, clock).time / terms.time : 1;
+}
+
+double PowerModel::correction(const TileDescription& description) const {
+  const auto& found = fit_->corrections[static_cast<size_t>(description.tile_class)];
+  return found ? std::exp(static_cast<double>(found->trees.predict(description.values()))) : 1;
+}
+
+std::vector<std::string> PowerModel::gaps() const {
+  std::vector<std::string> found;
+  if (limit_ <= 0)
+    found.push_back(fmt::format(
+        "the power limit of {} is not published: no power is known and no clock falls", device_.name));
+  else if (fit_->device != device_.name)
+    found.push_back(
+        fmt::format("the power of {} was not measured: shares of the power limit as on {}",
+                    device_.name, fit_->device));
+  return found;
+}
+
+}  // namespace orrery
