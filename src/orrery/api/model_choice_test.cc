@@ -29,7 +29,7 @@ class ModelChoiceTest : public testing::Test {
     return {{"command", "kernel"}, {"on", device}, {"rows", Json::array({Json::parse(kRow)})}};
   }
   Json answer(const Json& request) const {
-    return Json::parse(session_.call(request.dump()))["operators"][0];
+    return Json::parse(session_.call(request.dump()))["kernels"][0];
   }
   std::string refusal(const Json& request) const {
     try {

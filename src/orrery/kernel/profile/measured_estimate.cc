@@ -94,7 +94,7 @@ std::vector<std::pair<std::string, std::string>> profile_provenance(
       {"profile", fmt::format("{}, {} rows of {} kernels", profile.file(), profile.rows(),
                               profile.kernels())}};
   if (const std::string accuracy = profile.accuracy(); !accuracy.empty())
-    found.emplace_back("profile, each kernel from the others", accuracy);
+    found.emplace_back("profile_error", "each kernel from the others: " + accuracy);
   return found;
 }
 
