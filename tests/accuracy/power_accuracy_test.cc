@@ -68,25 +68,26 @@ TEST(PowerAccuracy, SustainedOperatorsOnH200) {
     EXPECT_LT(time.percent(), predicted ? 8.7 : 2.5);
     EXPECT_LT(clock, 60);
     EXPECT_LT(power.percent(), 7.5);
-    if (predicted) EXPECT_LT(burst_time.percent(), 8.5);
+    EXPECT_LT(burst_time.percent(), 8.5);
   }
 }
 
 /// Energy of vLLM's kernels, predicted power times predicted time, on the fifth that was
 /// not fitted. Times are within a few per cent; the table's power is not the kernel's
 /// alone: it samples a driver's running mean every 0.1 s over runs of 0.03 to 1 s, so that
-/// short runs read what ran before them. The same attention at the same time but for the
-/// type of its cache differs by 20 to 30 % in power between two rows.
+/// short runs read what ran before them. Rows of the same attention and the same time (to
+/// 5 %) that differ in the type of the cache alone are 17 % apart in power (context) and
+/// 27 % (generation) on average, so no prediction can come nearer than 12 % and 19 %.
 TEST(PowerAccuracy, EnergyOfVllmKernelsOnH200) {
   struct Part {
     const char* table;
-    double most_time, most_energy;  // per cent
+    double most_time, most_energy, most_long_energy;  // per cent
   };
   const Device device = h200();
   const TileProtocol quantizing{.quantizes = true};
   const TileGpu gpu(device, quantizing);
-  for (const Part& part : {Part{"gemm", 4, 12}, Part{"context_attention", 4.5, 16.5},
-                           Part{"generation_attention", 4, 22.5}}) {
+  for (const Part& part : {Part{"gemm", 4, 12, 6}, Part{"context_attention", 4.5, 16.5, 16.5},
+                           Part{"generation_attention", 4, 22.5, 24}}) {
     ORRERY_SHARED_DATA_OR_SKIP(path, fmt::format("gpu/power/h200_power_{}.csv", part.table));
     std::vector<MeasuredRow> fitted, held_out;
     for (const MeasuredRow& row : read_measured_table(path).rows)
@@ -118,7 +119,7 @@ TEST(PowerAccuracy, EnergyOfVllmKernelsOnH200) {
         long_energy.percent());
     EXPECT_LT(time.percent(), part.most_time) << part.table;
     EXPECT_LT(energy.percent(), part.most_energy) << part.table;
-    if (std::string_view(part.table) == "gemm") EXPECT_LT(long_energy.percent(), 6);
+    EXPECT_LT(long_energy.percent(), part.most_long_energy) << part.table;
   }
 }
 

@@ -85,9 +85,11 @@ PowerFit power_fit_from_json(const JsonValue& value) {
     fit.sources.push_back(source.text());
   fit.rows = static_cast<size_t>(value.member("rows").whole(0, int64_t{1} << 40));
   const JsonValue coefficients = value.member("coefficients");
-  for (const auto& [name, number] : coefficients.members()) {
-    const auto* known = std::find_if(kCoefficients.begin(), kCoefficients.end(),
-                                     [&](const NamedCoefficient& c) { return c.name == name; });
+  for (const auto& member : coefficients.members()) {
+    const JsonValue& number = member.second;
+    const auto* known =
+        std::find_if(kCoefficients.begin(), kCoefficients.end(),
+                     [&](const NamedCoefficient& c) { return c.name == member.first; });
     if (known == kCoefficients.end()) number.fail("no such coefficient");
     const double read = number.number();
     if (read < 0 || read > kMostCoefficient)
