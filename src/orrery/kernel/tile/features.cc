@@ -92,6 +92,8 @@ std::string_view name(TileClass tile_class) {
   return kNames[static_cast<size_t>(tile_class)];
 }
 
+bool is_shared_by_stacks(TileClass tile_class) { return tile_class <= TileClass::kElementwise; }
+
 TileGpu::TileGpu(const Device& device, TileProtocol protocol) : protocol_(protocol) {
   sms_ = std::max(1, device.compute_units);
   clock_ = device.clock.value > 0 ? device.clock.value : 1e9;
@@ -393,13 +395,15 @@ struct TileGpu::Builder {
 
   void rows(const RowShape& r) {
     const Cost& c = kernel.cost;
-    // A block walks along its row; so many blocks run on an SM at a time.
+    // A block walks along its row; so many blocks run on an SM at a time. Reductions part
+    // long rows among blocks.
     constexpr double kClocksPerElement = 1.6, kBlocksPerSm = 16;
     const double waves_of_blocks =
         std::max(1.0, static_cast<double>(r.rows) / (gpu.sms_ * kBlocksPerSm));
     const double walk =
         waves_of_blocks * static_cast<double>(r.columns) * kClocksPerElement / clock;
-    add_common(std::max(vector_seconds(), walk), c.bytes() / gpu.bandwidth_);
+    const double alone = d.tile_class == TileClass::kReduction ? 0 : walk;
+    add_common(std::max(vector_seconds(), alone), c.bytes() / gpu.bandwidth_);
     add("ln_walk_us", ln(walk * 1e6));
     const auto rows = static_cast<double>(r.rows), columns = static_cast<double>(r.columns),
                inner = static_cast<double>(r.inner);

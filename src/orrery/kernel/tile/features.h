@@ -61,6 +61,10 @@ struct TileDescription {
   std::span<const float> values() const { return {features.data(), count}; }
 };
 
+/// Whether stacks share the class's kernels: those of vendors' libraries, and elementwise
+/// ones, which all reach the memory's bandwidth. Each stack has its own of the rest.
+bool is_shared_by_stacks(TileClass tile_class);
+
 /// What a stack, or whoever measured under it, does beside the kernel itself.
 struct TileProtocol {
   /// Products of 8-bit types take 16-bit activations and quantise them first (vLLM).

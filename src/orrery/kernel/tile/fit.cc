@@ -23,8 +23,8 @@ double octaves_outside(const ClassFit& fit, std::span<const float> features) {
   const size_t count = std::min(features.size(), fit.range.size());
   int outside = 0;  // most kernels are not, which takes a third of the time to see
   for (size_t i = 0; i < count; ++i)
-    outside |= (features[i] < fit.range[i].first ? 1 : 0) |
-               (features[i] > fit.range[i].second ? 1 : 0);
+    outside |=
+        (features[i] < fit.range[i].first ? 1 : 0) | (features[i] > fit.range[i].second ? 1 : 0);
   if (outside == 0) return 0;
   double sum = 0;
   for (size_t i = 0; i < count; ++i) {

@@ -103,6 +103,7 @@ const FitChoice::OfClass& FitChoice::of(TileClass tile_class) const {
 FitChoice::OfClass FitChoice::choose(TileClass tile_class) const {
   const std::lock_guard lock(reading_);
   for (Candidate& candidate : candidates_) {
+    if (candidate.origin == Origin::kOtherStack && !is_shared_by_stacks(tile_class)) continue;
     if (candidate.fit == nullptr) candidate.fit = load_tile_fit(candidate.path);
     if (const ClassFit* fit = candidate.fit->find(tile_class))
       return {fit, candidate.fit->protocol,

@@ -26,7 +26,7 @@ void require_tile_device(const Device& device);
 ///   1. the user's own, `Binding::fit`;
 ///   2. the folder's kernels/DEVICE.STACK.json;
 ///   3. that of the stack's family: kernels/DEVICE.torch.json for torch-eager;
-///   4. the device's fits under other stacks, by name;
+///   4. the device's fits under other stacks, by name, for kernels that stacks share;
 ///   5. kernels/generic.json, over several devices.
 /// A class of kernels is answered by the first that knows it. Files are read when the
 /// first kernel wants them, the best one at once.
