@@ -18,10 +18,11 @@ double number(const CsvTable& table, size_t row, const char* column) {
 }
 
 /// The record in data/validation.yaml of one comparison; the trust verdict cites it.
-YAML::Node record_of(const std::string& data) {
+YAML::Node record_of(const std::string& data, const std::string& kernel_model) {
   const YAML::Node root = YAML::LoadFile(ORRERY_SOURCE_DIR "/data/validation.yaml");
   for (const YAML::Node& r : root["records"])
-    if (r["data"].as<std::string>() == data) return r;
+    if (r["data"].as<std::string>() == data && r["kernel_model"].as<std::string>() == kernel_model)
+      return r;
   return {};
 }
 
@@ -38,13 +39,14 @@ struct Errors {
     inside += low <= truth && truth <= high ? 1 : 0;
     ++cases;
   }
-  void check(const std::string& data) {
+  void check(const std::string& data, const std::string& kernel_model) {
     mean_percent /= static_cast<double>(cases);
-    const YAML::Node record = record_of(data);
+    const YAML::Node record = record_of(data, kernel_model);
     ASSERT_TRUE(record.IsDefined() && record.IsMap())
-        << "data/validation.yaml has no record of " << data;
-    fmt::print("{}: mean error {:.1f} %, worst {:.1f} %, {} of {} inside the 90 % interval\n", data,
-               mean_percent, worst_percent, inside, cases);
+        << "data/validation.yaml has no record of " << data << " with " << kernel_model;
+    fmt::print(
+        "{} with {}: mean error {:.1f} %, worst {:.1f} %, {} of {} inside the 90 % interval\n",
+        data, kernel_model, mean_percent, worst_percent, inside, cases);
     EXPECT_EQ(record["cases"].as<size_t>(), cases);
     EXPECT_NEAR(std::strtod(record["mean_error"].as<std::string>().c_str(), nullptr), mean_percent,
                 0.5);
@@ -57,7 +59,9 @@ struct Errors {
 /// Whole programs that XLA compiled and an H200 ran. Bytes of arguments, outputs
 /// and donated buffers are XLA's to the byte; the step time's error is what
 /// data/validation.yaml says it is.
-TEST(Accuracy, ProgramsOnH200) {
+class Accuracy : public testing::TestWithParam<const char*> {};
+
+TEST_P(Accuracy, ProgramsOnH200) {
   ORRERY_SHARED_DATA_OR_SKIP(path, "h200/jax_models.csv");
   const CsvTable table = CsvTable::parse(Source::from_file(path));
   const Session session(ORRERY_SOURCE_DIR "/hardware", ORRERY_SOURCE_DIR "/data");
@@ -68,7 +72,7 @@ TEST(Accuracy, ProgramsOnH200) {
     PredictRequest request;
     request.workload = *shared_data("h200/stablehlo/" + name + ".mlir");
     request.device = "h200";
-    request.kernel_model = "roofline";
+    request.kernel_model = GetParam();
     const PredictAnswer a = session.predict(request);
     EXPECT_EQ(a.memory.arguments_bytes, number(table, i, "arg_bytes"));
     EXPECT_EQ(a.memory.outputs_bytes, number(table, i, "out_bytes"));
@@ -76,18 +80,18 @@ TEST(Accuracy, ProgramsOnH200) {
     errors.add(a.latency_s * 1e6, a.latency_low_s * 1e6, a.latency_high_s * 1e6,
                number(table, i, "pipe_us"));
   }
-  errors.check("h200/jax_models.csv");
+  errors.check("h200/jax_models.csv", GetParam());
 }
 
 /// Single operators at each row's clock.
-TEST(Accuracy, OperatorsOnH200) {
+TEST_P(Accuracy, OperatorsOnH200) {
   ORRERY_SHARED_DATA_OR_SKIP(path, "h200/kernels.csv");
   const CsvTable table = CsvTable::parse(Source::from_file(path));
   const Session session(ORRERY_SOURCE_DIR "/hardware", ORRERY_SOURCE_DIR "/data");
   KernelRequest request;
   request.table = path;
   request.device = "h200";
-  request.kernel_model = "roofline";
+  request.kernel_model = GetParam();
   std::vector<OperatorRow> rows;
   for (size_t i = 0; i < table.rows(); ++i)
     rows.push_back({std::string(table.at(i, table.required_column("op"))),
@@ -99,8 +103,11 @@ TEST(Accuracy, OperatorsOnH200) {
   for (size_t i = 0; i < answers.size(); ++i)
     errors.add(answers[i].predicted_us, answers[i].low_us, answers[i].high_us,
                number(table, i, "us"));
-  errors.check("h200/kernels.csv");
+  errors.check("h200/kernels.csv", GetParam());
 }
+
+INSTANTIATE_TEST_SUITE_P(Models, Accuracy, testing::Values("roofline", "tile"),
+                         [](const auto& model) { return std::string(model.param); });
 
 }  // namespace
 }  // namespace orrery

@@ -52,7 +52,7 @@ is() {
   fi
 }
 
-offers 'orrery ' predict kernel inspect hardware models zoo completion man --help --version
+offers 'orrery ' predict kernel calibrate validate inspect hardware models zoo completion man --help --version
 is 'orrery pre' predict
 offers 'orrery predict ' resnet-50 bert-base model.mlir models
 is 'orrery predict mod' model.mlir models
@@ -63,9 +63,11 @@ offers 'orrery predict resnet-50 --on ' h200 a100-sxm-80gb mine.yaml
 is 'orrery predict resnet-50 --on h20' h200
 is 'orrery predict resnet-50 --on = h20' h200
 is 'orrery kernel --on h200 --batch mo' model.mlir models
+is 'orrery validate mo' model.mlir models
+is 'orrery calibrate h20' h200
 offers 'orrery predict x --stack ' xla torch-eager
 is 'orrery predict x --stack xl' xla
-offers 'orrery predict x --kernel-model ' roofline
+offers 'orrery predict x --kernel-model ' auto roofline tile
 is 'orrery predict x --phase ' decode forward prefill train
 is 'orrery predict x --regime ' burst sustained
 offers 'orrery hardware ' h200 mine.yaml
@@ -74,7 +76,7 @@ is 'orrery completion ' bash zsh
 is 'orrery nonsense ' ''
 
 # Every option that a command's help shows is offered.
-for command in predict kernel inspect hardware models zoo completion man; do
+for command in predict kernel calibrate validate inspect hardware models zoo completion man; do
   mapfile -t options < <(orrery "$command" --help | grep -oE '^  --[a-z-]+' | tr -d ' ')
   offers "orrery $command -" "${options[@]}"
 done

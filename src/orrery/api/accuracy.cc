@@ -39,6 +39,7 @@ std::vector<Accuracy> accuracy_by(std::span<const JudgedRow> rows,
   std::map<std::string, std::vector<JudgedRow>> by_name;
   for (size_t i = 0; i < rows.size(); ++i) by_name[names[i]].push_back(rows[i]);
   std::vector<Accuracy> all;
+  all.reserve(by_name.size());
   for (const auto& [name, members] : by_name) all.push_back(accuracy_of(name, members));
   return all;
 }

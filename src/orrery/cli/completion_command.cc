@@ -28,6 +28,7 @@ const std::vector<ValueKind>& value_kinds() {
        }},
       {"DEVICE", true, [] { return Session().catalogue().names(); }},
       {"FILE", true, [] { return std::vector<std::string>(); }},
+      {"CSV", true, [] { return std::vector<std::string>(); }},
       {"STACK", false, [] { return Registry<Stack>::instance().names(); }},
       {"MODEL", false, [] { return Registry<KernelModel>::instance().names(); }},
       {"PHASE", false,

@@ -85,8 +85,7 @@ PowerTerms PowerModel::terms(const Kernel& kernel, const TileDescription& descri
   for (int i = 0; i < kRounds; ++i) {
     const double slowdown = sustained(found).time / found.time;
     if (!(slowdown > 1)) break;
-    found = burst_terms(kernel, description,
-                        time / std::pow(slowdown, fit_->coefficients.warm));
+    found = burst_terms(kernel, description, time / std::pow(slowdown, fit_->coefficients.warm));
   }
   return found;
 }
@@ -155,8 +154,9 @@ double PowerModel::correction(const TileDescription& description) const {
 std::vector<std::string> PowerModel::gaps() const {
   std::vector<std::string> found;
   if (limit_ <= 0)
-    found.push_back(fmt::format(
-        "the power limit of {} is not published: no power is known and no clock falls", device_.name));
+    found.push_back(
+        fmt::format("the power limit of {} is not published: no power is known and no clock falls",
+                    device_.name));
   else if (fit_->device != device_.name)
     found.push_back(
         fmt::format("the power of {} was not measured: shares of the power limit as on {}",

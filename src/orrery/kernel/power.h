@@ -80,9 +80,9 @@ struct PowerState {
 ///
 /// A burst runs at the highest clock r_burst whose power is no more than `burst` times the
 /// limit, sustained work at the highest clock whose power is within the limit: the mean of
-/// a clock that flickers between the driver's steps. Matrix units, vector units and memory draw in proportion to their
-/// utilisation u; SMs draw `busy` · u / (u + stir) for the time they do not stand still.
-/// Time follows the clock for the share u_core / (u_core + u_memory); all of it in
+/// a clock that flickers between the driver's steps. Matrix units, vector units and memory draw in
+/// proportion to their utilisation u; SMs draw `busy` · u / (u + stir) for the time they do not
+/// stand still. Time follows the clock for the share u_core / (u_core + u_memory); all of it in
 /// attention, whose softmax runs on the SMs and whose keys come from the L2 cache.
 ///
 /// Thread-safe and stateless.

@@ -198,13 +198,13 @@ TreeOptions correction_options(size_t rows, int threads) {
   TreeOptions o;
   o.threads = threads;
   o.learning_rate = 0.05;
-  o.leaf_regularization = 3;
+  o.leaf_regularization = 1;
   o.row_sample = 0.8;
   o.feature_sample = 0.5;
   o.huber_delta = 0.3;
   o.leaf_unit = 1e-4;
   o.depth = rows < 1000 ? 4 : 6;
-  o.trees = rows < 1000 ? 200 : 600;
+  o.trees = rows < 1000 ? 200 : 1000;
   return o;
 }
 
@@ -237,8 +237,7 @@ void fit_power_corrections(PowerFit& fit, const Device& device, std::span<const 
   const TileGpu gpu(device, protocol);
   std::array<std::vector<uint32_t>, kTileClassCount> members;
   for (uint32_t i = 0; i < rows.size(); ++i)
-    if (rows[i].watts > 0)
-      members[static_cast<size_t>(gpu.class_of(rows[i].kernel))].push_back(i);
+    if (rows[i].watts > 0) members[static_cast<size_t>(gpu.class_of(rows[i].kernel))].push_back(i);
   for (size_t c = 0; c < kTileClassCount; ++c) {
     const size_t count = members[c].size();
     if (count < kFewestCorrectedRows) continue;

@@ -70,7 +70,7 @@ class TileModelTest : public testing::Test {
     return ship(file, to_json(fit));
   }
   std::string ship(const std::string& file, const std::string& text) const {
-    const std::string path = (folder_ / "kernels" / file).string();
+    std::string path = (folder_ / "kernels" / file).string();
     std::ofstream(path) << text;
     return path;
   }
