@@ -381,7 +381,9 @@ struct TileGpu::Builder {
     const Cost& c = kernel.cost;
     add_common(vector_seconds(), c.bytes() / gpu.bandwidth_);
     const double elements =
-        c.bytes_written / std::max(0.5, bytes_of(kernel.tensors[kernel.tensor_count - 1].element));
+        c.bytes_written /
+        std::max(0.5,
+                 bytes_of(kernel.tensors[std::max<size_t>(1, kernel.tensor_count) - 1].element));
     add("kind", kind_of(kernel.code));
     add("lg_elements", lg(elements));
     add("element_bytes", bytes_of(kernel.tensors[0].element));

@@ -32,6 +32,33 @@ std::map<std::string, std::string> fits_of_device(const fs::path& folder,
   return found;
 }
 
+fs::path kernels_folder(const Binding& binding) {
+  return (binding.data.empty() ? fitted_data_folder() : fs::path(binding.data)) / "kernels";
+}
+
+/// The file as `parse` reads it, shared until it changes.
+template <class Fit>
+std::shared_ptr<const Fit> load_once(const std::string& path, Fit (*parse)(const JsonValue&)) {
+  struct Read {
+    fs::file_time_type written;
+    uintmax_t bytes = 0;
+    std::shared_ptr<const Fit> fit;
+  };
+  static std::mutex mutex;
+  static std::map<std::string, Read> known;
+
+  std::error_code written_unknown, bytes_unknown;  // then the reader says what is wrong
+  const fs::file_time_type written = fs::last_write_time(path, written_unknown);
+  const uintmax_t bytes = fs::file_size(path, bytes_unknown);
+  const std::lock_guard lock(mutex);
+  Read& read = known[path];
+  if (read.fit == nullptr || written_unknown || bytes_unknown || read.written != written ||
+      read.bytes != bytes)
+    read = {written, bytes,
+            std::make_shared<const Fit>(parse(JsonValue::parse(Source::from_file(path))))};
+  return read.fit;
+}
+
 /// "vector products": a class of kernels in a sentence.
 std::string in_words(TileClass tile_class) {
   std::string words(name(tile_class));
@@ -55,32 +82,18 @@ bool has_tile_fit(const std::string& data_folder, const std::string& device,
 }
 
 std::shared_ptr<const TileFit> load_tile_fit(const std::string& path) {
-  struct Read {
-    fs::file_time_type written;
-    uintmax_t bytes = 0;
-    std::shared_ptr<const TileFit> fit;
-  };
-  static std::mutex mutex;
-  static std::map<std::string, Read> known;
+  return load_once<TileFit>(path, tile_fit_from_json);
+}
 
-  std::error_code written_unknown, bytes_unknown;  // then the reader says what is wrong
-  const fs::file_time_type written = fs::last_write_time(path, written_unknown);
-  const uintmax_t bytes = fs::file_size(path, bytes_unknown);
-  const std::lock_guard lock(mutex);
-  Read& read = known[path];
-  if (read.fit == nullptr || written_unknown || bytes_unknown || read.written != written ||
-      read.bytes != bytes)
-    read = {
-        written, bytes,
-        std::make_shared<TileFit>(tile_fit_from_json(JsonValue::parse(Source::from_file(path))))};
-  return read.fit;
+std::shared_ptr<const PowerFit> load_power_fit(const Binding& binding) {
+  return load_once<PowerFit>((kernels_folder(binding) / "power.json").string(),
+                             power_fit_from_json);
 }
 
 FitChoice::FitChoice(const Device& device, const Binding& binding)
     : device_(device.name), stack_(binding.stack) {
   if (!binding.fit.empty()) candidates_.push_back({binding.fit, Origin::kUser, nullptr});
-  const fs::path folder =
-      (binding.data.empty() ? fitted_data_folder() : fs::path(binding.data)) / "kernels";
+  const fs::path folder = kernels_folder(binding);
   auto fits = fits_of_device(folder, device.name);
   for (const std::string& exact : {stack_, stack_.substr(0, stack_.find('-'))})
     if (const auto found = fits.extract(exact); !found.empty())

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "orrery/kernel/kernel_model.h"
+#include "orrery/kernel/power.h"
 #include "orrery/kernel/tile/fit.h"
 
 namespace orrery {
@@ -14,6 +15,9 @@ namespace orrery {
 /// The fit in a file. Each file is parsed once a process and shared, until it changes.
 /// Throws `kInput` for what is no fit. May be called from several threads at once.
 std::shared_ptr<const TileFit> load_tile_fit(const std::string& path);
+
+/// What was measured of GPUs' power, the folder's kernels/power.json, parsed once as fits are.
+std::shared_ptr<const PowerFit> load_power_fit(const Binding& binding);
 
 /// Whether the folder has a fit of the device under this very stack.
 bool has_tile_fit(const std::string& data_folder, const std::string& device,

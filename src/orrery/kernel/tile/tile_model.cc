@@ -4,6 +4,7 @@
 #include <array>
 
 #include "orrery/kernel/kernel_model.h"
+#include "orrery/kernel/power.h"
 #include "orrery/kernel/tile/fit_store.h"
 #include "orrery/kernel/unmeasured.h"
 
@@ -22,7 +23,8 @@ class TilePredictor final : public Predictor {
       : device_(device),
         gpu_(device),
         quantizing_(device, {.quantizes = true}),
-        fits_(device, binding) {}
+        fits_(device, binding),
+        power_(device, load_power_fit(binding)) {}
 
   std::string_view name() const override { return "tile"; }
 
@@ -71,9 +73,7 @@ class TilePredictor final : public Predictor {
 
   std::vector<std::string> gaps(const OperatingPoint& point) const override {
     std::vector<std::string> found;
-    if (point.regime == OperatingPoint::Regime::kSustained)
-      found.emplace_back(
-          "the clock a device sustains is not known: sustained is predicted as burst");
+    if (point.regime == OperatingPoint::Regime::kSustained) found = power_.gaps();
     if (device_.clock.value <= 0)
       found.push_back(fmt::format("the clock of {} is not published: taken for {:.0f} MHz",
                                   device_.name, gpu_.boost_clock() / 1e6));
@@ -86,7 +86,7 @@ class TilePredictor final : public Predictor {
     gpu_of(gpu_.class_of(kernel)).describe(kernel, point.clock, d);
     const ClassFit* fit = fits_.of(d.tile_class).fit;
     Estimate e = fit != nullptr ? estimate_of(*fit, d) : unmeasured_estimate(Seconds(d.seconds));
-    e.joules = joules(e.seconds, busy(d));
+    run(kernel, d, point, e);
     return e;
   }
 
@@ -101,22 +101,19 @@ class TilePredictor final : public Predictor {
     }
     const size_t count = members.size();
     Matrix features(count, TileGpu::feature_names(tile_class).size());
-    std::vector<double> physical(count), busy_seconds(count);
-    TileDescription d;
+    std::vector<TileDescription> described(count);
     const TileGpu& gpu = gpu_of(tile_class);
     for (size_t i = 0; i < count; ++i) {
-      gpu.describe(kernels[members[i]], points[members[i]].clock, d);
-      std::ranges::copy(d.values(), features.row(i).begin());
-      physical[i] = d.seconds;
-      busy_seconds[i] = busy(d);
+      gpu.describe(kernels[members[i]], points[members[i]].clock, described[i]);
+      std::ranges::copy(described[i].values(), features.row(i).begin());
     }
     std::vector<float> centre(count), spread(count);
     fit->centre.predict(features, centre);
     fit->spread.predict(features, spread);
     for (size_t i = 0; i < count; ++i) {
       Estimate& e = estimates[members[i]];
-      e = estimate_of(*fit, physical[i], features.row(i), centre[i], spread[i]);
-      e.joules = joules(e.seconds, busy_seconds[i]);
+      e = estimate_of(*fit, described[i].seconds, features.row(i), centre[i], spread[i]);
+      run(kernels[members[i]], described[i], points[members[i]], e);
     }
   }
 
@@ -125,20 +122,23 @@ class TilePredictor final : public Predictor {
     return fits_.of(tile_class).protocol.quantizes ? quantizing_ : gpu_;
   }
 
-  static double busy(const TileDescription& d) {
-    return std::max(d.compute_seconds, d.memory_seconds);
-  }
-
-  /// The board's limit while a resource is used as fully as it can be, idle power for the
-  /// rest of the time.
-  Joules joules(Seconds seconds, double busy_seconds) const {
-    const Seconds busy = std::min(seconds, Seconds(busy_seconds));
-    return device_.power_limit * busy + device_.idle_power * (seconds - busy);
+  /// The power the kernel draws, and the time it takes once its clock follows that power.
+  /// A clock that was given stays.
+  void run(const Kernel& kernel, const TileDescription& d, const OperatingPoint& point,
+           Estimate& e) const {
+    if (point.regime == OperatingPoint::Regime::kSustained && point.clock.value <= 0) {
+      const PowerState state = power_.sustained(power_.terms(kernel, d, e.seconds));
+      e.seconds = state.time;
+      e.joules = state.energy();
+    } else {
+      e.joules = power_.burst(power_.burst_terms(kernel, d, e.seconds)).energy();
+    }
   }
 
   Device device_;
   TileGpu gpu_, quantizing_;
   FitChoice fits_;
+  PowerModel power_;
 };
 
 class TileModel final : public KernelModel {
@@ -154,8 +154,9 @@ const Registration<KernelModel> kTile(
      .summary = "time = (floor + max(FLOPs / rate at the clock, bytes / bandwidth)) × exp(f(tiles, "
                 "waves, sizes, alignment)), f boosted trees fitted to measurements of the device "
                 "by class of kernels, 90 % intervals from out-of-fold residuals; 'orrery "
-                "calibrate' makes a fit; energy = board power limit × time at the roofline, idle "
-                "power for the rest",
+                "calibrate' makes a fit; power = idle + SMs with work + arithmetic and "
+                "traffic by utilisation, and the sustained clock is the highest at which that is "
+                "within the board's limit",
      .source = "tiles and waves as in NeuSight (Lee, Phanishayee, Mahajan, ASPLOS 2025); trees as "
                "in CatBoost (Prokhorenkova et al., NeurIPS 2018); intervals by split conformal "
                "prediction (Lei et al., JASA 2018)",
