@@ -43,6 +43,9 @@ float alignment(int64_t n, int64_t most) {
   return static_cast<float>(std::countr_zero(static_cast<uint64_t>(n | most)));
 }
 
+/// The share of whole waves that so many waves fill.
+double filled(double waves) { return waves > 0 ? waves / std::ceil(waves) : 1; }
+
 double bytes_of(ElementType type) { return bit_width(type) / 8.0; }
 
 /// Σ i^-s for i up to n, by the first terms of Euler and Maclaurin.
@@ -208,7 +211,7 @@ struct TileGpu::Builder {
       const int64_t rows = up(m, tile.m), columns = up(n, tile.n);
       const double tiles = static_cast<double>(batch) * static_cast<double>(rows * columns);
       const double per_sm = tiles / gpu.sms_;
-      add(tile.wave, per_sm / std::ceil(per_sm));
+      add(tile.wave, filled(per_sm));
       add(tile.tiles, lg(per_sm));
       // Time of whole waves of whole tiles, over that of the arithmetic alone.
       const double useful =
@@ -357,16 +360,16 @@ struct TileGpu::Builder {
     add("lg_heads_per_sm", lg(b * h / gpu.sms_));
     add("lg_kv_heads_per_sm", lg(b * kv / gpu.sms_));
     const double waves = b * kv / gpu.sms_;
-    add("wave_kv", waves / std::ceil(waves));
+    add("wave_kv", filled(waves));
     const double of_64 = b * h * static_cast<double>(up(a.queries, 64)) / gpu.sms_;
     const double of_128 = b * h * static_cast<double>(up(a.queries, 128)) / gpu.sms_;
-    add("wave_64", of_64 / std::ceil(of_64));
+    add("wave_64", filled(of_64));
     add("lg_tiles_64", lg(of_64));
-    add("wave_128", of_128 / std::ceil(of_128));
+    add("wave_128", filled(of_128));
     add("lg_tiles_128", lg(of_128));
     // Query heads that share keys may be packed into one tile; the longest tile bounds the time.
     const double packed = b * kv * std::ceil(s * h / kv / 128) / gpu.sms_;
-    add("wave_packed", packed / std::ceil(packed));
+    add("wave_packed", filled(packed));
     add("lg_tiles_packed", lg(packed));
     const double seen = a.window > 0 ? std::min(t, static_cast<double>(a.window)) : t;
     const double longest =
@@ -392,7 +395,7 @@ struct TileGpu::Builder {
     add("flops_per_element", c.vector_flops / std::max(1.0, elements));
     add("lg_elements_per_sm", lg(elements / gpu.sms_));
     const double blocks = elements * bytes_of(kernel.tensors[0].element) / (128 * 16) / gpu.sms_;
-    add("wave", blocks / std::ceil(blocks));
+    add("wave", filled(blocks));
   }
 
   void rows(const RowShape& r) {
@@ -419,7 +422,7 @@ struct TileGpu::Builder {
     add("aligned", static_cast<int64_t>(columns * element) % 16 == 0 ? 1 : 0);
     add("lg_rows_per_sm", lg(rows / gpu.sms_));
     const double waves = rows / gpu.sms_;
-    add("wave", waves / std::ceil(waves));
+    add("wave", filled(waves));
     add("columns_mod_1024", static_cast<double>(r.columns % 1024));
     add("lg_elements", lg(rows * columns));
   }

@@ -1,0 +1,131 @@
+#include "orrery/kernel/tile/calibration.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "orrery/kernel/operator_kernel.h"
+#include "orrery/learn/split.h"
+
+namespace orrery {
+namespace {
+
+Device gpu_of(const char* name, double bandwidth) {
+  Device d;
+  d.name = name;
+  d.kind = "gpu";
+  d.compute_units = 100;
+  d.clock = Hertz(1e9);
+  d.matrix.set(ElementType::kBF16, FlopsPerSecond(200e12));
+  d.vector.set(ElementType::kF32, FlopsPerSecond(20e12));
+  d.memory.push_back({"hbm", Bytes(1e9), BytesPerSecond(bandwidth), 1});
+  d.memory.push_back({"l2", Bytes(4e7), BytesPerSecond(0), 1});
+  return d;
+}
+
+/// Products that take `factor` times their physical time, give or take `noise`.
+std::vector<MeasuredRow> products(const Device& device, int count, double factor, double noise) {
+  const TileGpu gpu(device);
+  SplitMix64 random(7);
+  std::vector<MeasuredRow> rows;
+  for (int i = 0; i < count; ++i) {
+    const auto size = [&] { return 64 << random.below(7); };
+    MeasuredRow row;
+    const std::string params =
+        fmt::format(R"({{"m": {}, "n": {}, "k": {}}})", size() + i, size(), size());
+    row.kernel = operator_kernel("gemm", "bf16", params);
+    row.key = stable_hash(params, 0);
+    TileDescription d;
+    gpu.describe(row.kernel, {}, d);
+    row.seconds = d.seconds * factor * std::exp(noise * (2 * random.uniform() - 1));
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+TEST(Calibration, LearnsAFactorThatAllKernelsShare) {
+  const Device device = gpu_of("one", 1e12);
+  const auto rows = products(device, 200, 1.7, 0);
+  const Calibration made = calibrate(device, rows, {});
+  ASSERT_EQ(made.out_of_fold.size(), 200u);
+  for (const OutOfFold& o : made.out_of_fold)
+    EXPECT_NEAR(o.predicted / o.measured, 1, 0.01) << o.row;
+  EXPECT_LT(made.fit.find(TileClass::kProduct)->error, 0.01);
+  EXPECT_EQ(made.fit.find(TileClass::kConvolution), nullptr);
+}
+
+TEST(Calibration, NineInTenRowsLieInsideTheirIntervals) {
+  const Device device = gpu_of("one", 1e12);
+  const auto rows = products(device, 1000, 1.2, 0.2);
+  const Calibration made = calibrate(device, rows, {});
+  int inside = 0;
+  for (const OutOfFold& o : made.out_of_fold)
+    inside += o.low <= o.measured && o.measured <= o.high ? 1 : 0;
+  EXPECT_NEAR(inside, 900, 15);
+}
+
+TEST(Calibration, RepeatsCountOnceByTheMiddleOne) {
+  const Device device = gpu_of("one", 1e12);
+  auto rows = products(device, 60, 1, 0);
+  MeasuredRow slow = rows[0], middle = rows[0];
+  slow.seconds *= 3;
+  middle.seconds *= 2;
+  rows.push_back(slow);
+  rows.push_back(middle);
+  const Calibration made = calibrate(device, rows, {});
+  EXPECT_EQ(made.fit.find(TileClass::kProduct)->rows, 60u);
+  const bool kept = std::any_of(made.out_of_fold.begin(), made.out_of_fold.end(),
+                                [](const OutOfFold& o) { return o.row == 61; });
+  EXPECT_TRUE(kept);
+}
+
+TEST(Calibration, AFitOverSeveralDevicesFollowsTheirFigures) {
+  const Device slow = gpu_of("slow", 0.5e12), fast = gpu_of("fast", 2e12);
+  const auto on_slow = products(slow, 150, 1.4, 0), on_fast = products(fast, 150, 1.4, 0);
+  const std::array<RowsOnDevice, 2> tables = {{{&slow, on_slow}, {&fast, on_fast}}};
+  const Calibration made = calibrate(tables, {});
+  const Device between = gpu_of("between", 1e12);
+  TileDescription d;
+  TileGpu(between).describe(operator_kernel("gemm", "bf16", R"({"m": 700, "n": 512, "k": 512})"),
+                            {}, d);
+  EXPECT_NEAR(estimate_of(*made.fit.find(TileClass::kProduct), d).seconds.value / d.seconds, 1.4,
+              0.03);
+}
+
+TEST(Calibration, OneInFiveIsHeldOutWhateverElseIsInTheTable) {
+  const auto rows = products(gpu_of("one", 1e12), 2000, 1, 0);
+  int held = 0;
+  for (const MeasuredRow& row : rows) held += is_held_out(row, 5) ? 1 : 0;
+  EXPECT_NEAR(held, 400, 60);
+  // Of the keys 0 to 11, by the SplitMix64 finaliser worked out apart.
+  std::vector<uint64_t> keys;
+  for (MeasuredRow row; row.key < 12; ++row.key)
+    if (is_held_out(row, 5)) keys.push_back(row.key);
+  EXPECT_EQ(keys, (std::vector<uint64_t>{6, 7, 9, 11}));
+}
+
+TEST(Calibration, ThreadsChangeNothing) {
+  const Device device = gpu_of("one", 1e12);
+  const auto rows = products(device, 300, 1.2, 0.1);
+  CalibrationOptions one, two;
+  one.threads = 1;
+  two.threads = 2;
+  EXPECT_EQ(to_json(calibrate(device, rows, one).fit), to_json(calibrate(device, rows, two).fit));
+}
+
+TEST(Calibration, FarFromTheDataIntervalsWiden) {
+  const Device device = gpu_of("one", 1e12);
+  const Calibration made = calibrate(device, products(device, 300, 1.2, 0.1), {});
+  const TileGpu gpu(device);
+  const auto spread = [&](const char* params) {
+    TileDescription d;
+    gpu.describe(operator_kernel("gemm", "bf16", params), {}, d);
+    return estimate_of(*made.fit.find(TileClass::kProduct), d).own_spread;
+  };
+  EXPECT_GT(spread(R"({"m": 1048576, "n": 65536, "k": 65536})"),
+            2 * spread(R"({"m": 1024, "n": 1024, "k": 1024})"));
+}
+
+}  // namespace
+}  // namespace orrery
