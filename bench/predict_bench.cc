@@ -17,10 +17,8 @@ const std::string kRoot = ORRERY_SOURCE_DIR;
 /// One batch of roofline predictions: what a search loop pays per kernel.
 void BM_RooflineKernels(benchmark::State& state) {
   const Device device = Catalogue(kRoot + "/hardware").device("h200");
-  const auto predictor = Registry<KernelModel>::instance()
-                             .at("roofline", "kernel model")
-                             .create()
-                             ->bind(device, {});
+  const auto predictor =
+      Registry<KernelModel>::instance().at("roofline", "kernel model").create()->bind(device, {});
   std::vector<Kernel> kernels;
   for (int i = 0; i < 1000; ++i)
     kernels.push_back(operator_kernel(
