@@ -90,8 +90,8 @@ and 15.6 % at p90 for GEMM, 2.0 and 9.7 % for prefill attention.
                          "--held-out", "5")
             print(row(f"{device}, {name}", a["models"][0]["all"], a["models"][1]["all"]))
     print("""
-The L40S runs into its power limit at clocks that were not recorded, and parts of its small
-inputs sat in the L2 cache: the same kernel's times scatter more than on the others.
+Errors on the L40S are about twice those of the other devices in every table. Why is not
+established: its tables carry no clocks, and rows of small inputs beat its memory's bandwidth.
 
 ## Published figures of others, for comparison
 

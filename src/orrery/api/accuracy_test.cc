@@ -158,6 +158,32 @@ TEST_F(CalibrationTest, SaysWhatIsLeftOut) {
   EXPECT_THAT(refusal(request(r.tables[1])), HasSubstr("3 " + r.tables[1] + ": no class"));
 }
 
+TEST_F(CalibrationTest, RepeatsCountOnceAndItSaysSo) {
+  const std::string table = additions(30);
+  const std::string first = table.substr(table.find('\n') + 1);
+  const CalibrateRequest r = request(file("t.csv", table + first.substr(0, first.find('\n') + 1)));
+  const CalibrateAnswer a = session_.calibrate(r);
+  EXPECT_EQ(a.all.rows, 30u);
+  ASSERT_EQ(a.left_out.size(), 1u);
+  EXPECT_EQ(a.left_out[0].rows, 1u);
+  EXPECT_EQ(a.left_out[0].reason, "a repeat: the middle one counts");
+}
+
+TEST_F(CalibrationTest, HeldOutRowsAreNotFitted) {
+  CalibrateRequest r = request(file("t.csv", additions(200)));
+  r.hold_out = 5;
+  const CalibrateAnswer a = session_.calibrate(r);
+  ASSERT_EQ(a.left_out.size(), 1u);
+  EXPECT_EQ(a.left_out[0].reason, "held out to be judged by");
+  EXPECT_EQ(a.left_out[0].rows + a.all.rows, 200u);
+  EXPECT_NEAR(static_cast<double>(a.left_out[0].rows), 40, 20);
+  ValidateRequest v;
+  v.table = r.tables[0];
+  v.device = r.device;
+  v.held_out = 5;
+  EXPECT_EQ(session_.validate(v).models[0].all.rows, a.left_out[0].rows);
+}
+
 TEST_F(CalibrationTest, RowsOfOtherDevicesAreCounted) {
   std::string table = "op,device,latency_ms,B,H\n";
   for (int i = 1; i <= 25; ++i)

@@ -76,6 +76,12 @@ bool quantizes(const MeasuredTable& table) {
                      [](const std::string& s) { return s.starts_with("aiconfigurator"); });
 }
 
+/// Why `calibrate` did not fit a row of this class.
+std::string reason_left_out(TileClass tile_class, const TileFit& fit) {
+  if (fit.find(tile_class) != nullptr) return "a repeat: the middle one counts";
+  return fmt::format("of the class {} there are fewer than {} rows", name(tile_class), kFewestRows);
+}
+
 /// All tables' rows, with where each came from.
 struct CollectedRows {
   std::vector<MeasuredRow> rows;
@@ -149,8 +155,7 @@ CalibrateAnswer Session::calibrate(const CalibrateRequest& request) const {
   for (size_t i = 0; i < all.rows.size(); ++i)
     if (!used[i])
       add_left_out(answer.left_out, all.judged[i].operation,
-                   fmt::format("of the class {} there are fewer than {} rows",
-                               name(gpu.class_of(all.rows[i].kernel)), kFewestRows));
+                   reason_left_out(gpu.class_of(all.rows[i].kernel), made.fit));
   if (judged.empty())
     throw_input(request.tables.front(),
                 fmt::format("no class of kernels has {} rows to be fitted to", kFewestRows));

@@ -40,6 +40,10 @@ TreeOptions spread_options(size_t rows, int threads) {
   return o;
 }
 
+/// Of the residuals' variance, what kernels of one class are taken to share: a stated
+/// prior, until sums over whole programs can be held against it.
+constexpr double kSharedVariance = 0.1;
+
 /// Residuals smaller than the measurement's own scatter say nothing of the model's.
 constexpr double kSmallestResidual = 0.005;
 
@@ -148,7 +152,7 @@ Calibration calibrate(std::span<const RowsOnDevice> tables, const CalibrationOpt
     const ConformalIntervals intervals(held_out);
     fit.low = intervals.of("").low;
     fit.high = intervals.of("").high;
-    fit.shared = 0.1;
+    fit.shared = kSharedVariance;
     for (size_t f = 0; f < width; ++f) {
       float low = data.x.row(0)[f], high = low;
       for (size_t i = 1; i < n; ++i) {

@@ -227,7 +227,8 @@ struct TileGpu::Builder {
 
   /// The passes that find the largest activations and scale them, where the protocol
   /// has them: five bytes an element through memory, or the SM clocks an element and, at
-  /// least, a row that products with narrow outputs show on Hopper.
+  /// least, a row that products of few columns show in aiconfigurator's H100 and H200
+  /// tables.
   double quantization_seconds(const ProductShape& p) const {
     constexpr double kBytes = 5;
     if (!gpu.protocol_.quantizes || bit_width(kernel.cost.matrix_type) >= 16) return 0;
@@ -400,7 +401,8 @@ struct TileGpu::Builder {
 
   void rows(const RowShape& r) {
     const Cost& c = kernel.cost;
-    // A block walks along its row; so many blocks run on an SM at a time. Reductions part
+    // A block walks along its row (the clocks an element are those of short tables of long
+    // rows in data/measured); so many blocks run on an SM at a time. Reductions part
     // long rows among blocks.
     constexpr double kClocksPerElement = 1.6, kBlocksPerSm = 16;
     const double waves_of_blocks =

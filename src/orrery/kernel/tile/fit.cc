@@ -8,7 +8,8 @@
 namespace orrery {
 namespace {
 
-/// How much wider an interval gets for each power of two outside the measured range.
+/// How much wider an interval gets for each power of two outside the measured range, and
+/// when it gets no wider: stated priors.
 constexpr double kFarPerOctave = 0.25;
 constexpr double kMostOctaves = 12;
 
