@@ -241,30 +241,31 @@ def sample_grouped(rng, largest_flops):
             return {"experts": experts, "tokens": tokens, "n": n, "k": k, "skew": skew}
 
 
-# op, dtype, relative weight, sampler, largest FLOPs
+# op, dtype, relative weight, sampler, largest FLOPs. Families whose libraries choose among many
+# kernels (products, convolutions) get most; the rest as many as their intervals need.
 FAMILIES = [
-    ("gemm", "bf16", 22, sample_gemm, 4e12), ("gemm", "fp16", 6, sample_gemm, 4e12),
-    ("gemm", "tf32", 7, sample_gemm, 2e12), ("gemm", "fp32", 7, sample_gemm, 2e11),
-    ("gemm", "fp8", 6, sample_aligned_gemm, 6e12),
-    ("gemm", "int8", 2, sample_aligned_gemm, 4e12), ("gemm", "int4_weight", 1, sample_blocked_gemm, 2e11),
-    ("bmm", "bf16", 7, sample_bmm, 2e12), ("bmm", "fp16", 4, sample_bmm, 2e12), ("bmm", "tf32", 3, sample_bmm, 1e12),
+    ("gemm", "bf16", 13, sample_gemm, 4e12), ("gemm", "fp16", 4, sample_gemm, 4e12),
+    ("gemm", "tf32", 5, sample_gemm, 2e12), ("gemm", "fp32", 5, sample_gemm, 2e11),
+    ("gemm", "fp8", 4, sample_aligned_gemm, 6e12),
+    ("gemm", "int8", 2, sample_aligned_gemm, 4e12), ("gemm", "int4_weight", 1.5, sample_blocked_gemm, 2e11),
+    ("bmm", "bf16", 9, sample_bmm, 2e12), ("bmm", "fp16", 5, sample_bmm, 2e12), ("bmm", "tf32", 4, sample_bmm, 1e12),
     ("bmm", "fp32", 1, sample_bmm, 1e11),
-    ("conv2d", "bf16", 10, sample_conv, 2e12), ("conv2d", "fp16", 4, sample_conv, 2e12),
-    ("conv2d", "tf32", 5, sample_conv, 1e12), ("conv2d", "fp32", 1, sample_conv, 1e11),
-    ("sdpa", "bf16", 13, sample_sdpa, 3e12), ("sdpa", "fp16", 2, sample_sdpa, 3e12),
-    ("grouped_gemm", "bf16", 2, sample_grouped, 3e12),
-    ("embedding", "bf16", 1, sample_embedding, 0), ("index_select", "bf16", 0.7, sample_indexed, 0),
-    ("index_add", "fp32", 0.5, sample_indexed, 0), ("permute", "bf16", 1, sample_permute, 0),
-    ("cumsum", "fp32", 0.5, sample_small_rows, 0), ("topk", "bf16", 0.8, sample_small_rows, 0),
-    ("sort", "fp32", 0.5, sample_small_rows, 0), ("copy", "bf16", 0.4, sample_elementwise, 0),
+    ("conv2d", "bf16", 18, sample_conv, 2e12), ("conv2d", "fp16", 7, sample_conv, 2e12),
+    ("conv2d", "tf32", 9, sample_conv, 1e12), ("conv2d", "fp32", 1, sample_conv, 1e11),
+    ("sdpa", "bf16", 12, sample_sdpa, 3e12), ("sdpa", "fp16", 1.5, sample_sdpa, 3e12),
+    ("grouped_gemm", "bf16", 2.5, sample_grouped, 3e12),
+    ("embedding", "bf16", 1.2, sample_embedding, 0), ("index_select", "bf16", 1, sample_indexed, 0),
+    ("index_add", "fp32", 0.7, sample_indexed, 0), ("permute", "bf16", 1.5, sample_permute, 0),
+    ("cumsum", "fp32", 0.8, sample_small_rows, 0), ("topk", "bf16", 1.2, sample_small_rows, 0),
+    ("sort", "fp32", 0.8, sample_small_rows, 0), ("copy", "bf16", 0.5, sample_elementwise, 0),
 ]
 for _op in ("add", "mul", "relu", "gelu", "silu", "tanh", "exp"):
-    FAMILIES += [(_op, "bf16", 0.8, sample_elementwise, 0), (_op, "fp32", 0.5, sample_elementwise, 0)]
-for _op, _weight in (("softmax", 1.6), ("layernorm", 1.8), ("rmsnorm", 1.8), ("reduce_sum", 1.6)):
+    FAMILIES += [(_op, "bf16", 0.9, sample_elementwise, 0), (_op, "fp32", 0.6, sample_elementwise, 0)]
+for _op, _weight in (("softmax", 4), ("layernorm", 3), ("rmsnorm", 3), ("reduce_sum", 4.5)):
     FAMILIES += [(_op, "bf16", _weight, sample_over_rows, 0), (_op, "fp32", _weight * 0.6, sample_over_rows, 0)]
-FAMILIES += [("reduce_sum_axis0", "bf16", 0.8, sample_over_rows, 0), ("reduce_sum_axis0", "fp32", 0.4, sample_over_rows, 0),
-             ("reduce_max", "bf16", 0.4, sample_over_rows, 0), ("reduce_sum", "bf16", 0.6, sample_axis, 0),
-             ("transpose", "bf16", 1.8, sample_transpose, 0), ("transpose", "fp32", 1, sample_transpose, 0)]
+FAMILIES += [("reduce_sum_axis0", "bf16", 1.5, sample_over_rows, 0), ("reduce_sum_axis0", "fp32", 0.8, sample_over_rows, 0),
+             ("reduce_max", "bf16", 1, sample_over_rows, 0), ("reduce_sum", "bf16", 1.5, sample_axis, 0),
+             ("transpose", "bf16", 3.5, sample_transpose, 0), ("transpose", "fp32", 2, sample_transpose, 0)]
 
 YARDSTICKS = [
     ("gemm", "bf16", {"m": 3072, "n": 4096, "k": 4096}), ("gemm", "bf16", {"m": 24, "n": 8192, "k": 4096}),

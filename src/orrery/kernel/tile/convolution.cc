@@ -1,0 +1,40 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "orrery/kernel/tile/builder.h"
+
+namespace orrery {
+
+using namespace tile;
+
+void TileGpu::Builder::convolution(const ConvolutionShape& s) {
+  const Cost& c = kernel.cost;
+  const int64_t pixels = s.batch * s.out_height * s.out_width;
+  const int64_t n = s.features / s.groups;
+  const int64_t depth = s.channels / s.groups * s.window_height * s.window_width;
+  const bool depthwise = d.tile_class == TileClass::kDepthwise;
+  const double rate =
+      depthwise ? gpu.vector_per_clock_[static_cast<size_t>(ElementType::kF32)] * gpu.sms_ * clock
+                : gpu.products_per_second(c.matrix_type, clock);
+  add_common(rate > 0 ? c.matrix_flops / rate : 0, c.bytes() / gpu.bandwidth_);
+  add("lg_pixels", lg(static_cast<double>(pixels)));
+  add("lg_depth", lg(static_cast<double>(depth)));
+  add("lg_features", lg(static_cast<double>(s.features)));
+  add("lg_channels", lg(static_cast<double>(s.channels)));
+  add("lg_batch", lg(static_cast<double>(s.batch)));
+  add("lg_height", lg(static_cast<double>(s.height)));
+  add("window", static_cast<double>(s.window_height));
+  add("stride", static_cast<double>(s.stride));
+  add("lg_groups", lg(static_cast<double>(s.groups)));
+  add("channels_last", s.channels_last ? 1 : 0);
+  add("lhs_bytes", bytes_of(kernel.tensors[0].element));
+  add("lg_rate", lg(gpu.matrix_per_clock_[static_cast<size_t>(c.matrix_type)]));
+  add("half", c.matrix_type == ElementType::kF16 ? 1 : 0);
+  add("align_channels", alignment(s.channels, 64));
+  add("lg_outputs_per_sm",
+      lg(static_cast<double>(pixels) * static_cast<double>(s.features) / gpu.sms_));
+  if (!depthwise) add_tiles(s.groups, pixels, n);
+}
+
+}  // namespace orrery
