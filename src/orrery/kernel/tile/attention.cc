@@ -10,7 +10,7 @@ using namespace tile;
 
 void TileGpu::Builder::attention(const AttentionShape& a) {
   const Cost& c = kernel.cost;
-  add_common(matrix_seconds(c.matrix_flops, c.matrix_type), c.bytes() / gpu.bandwidth_);
+  add_common(attention_seconds(a), c.bytes() / gpu.bandwidth_);
   const auto b = static_cast<double>(a.batch), h = static_cast<double>(a.heads),
              kv = static_cast<double>(a.kv_heads), s = static_cast<double>(a.queries),
              t = static_cast<double>(a.keys);

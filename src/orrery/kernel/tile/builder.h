@@ -71,10 +71,13 @@ struct TileGpu::Builder {
   void add_tiles(int64_t batch, int64_t m, int64_t n);
 
   double matrix_seconds(double flops, ElementType type) const {
-    const double rate = gpu.products_per_second(type, clock);
+    const double rate = gpu.products_per_second(type, clock) * gpu.throttle_;
     return rate > 0 ? flops / rate : 0;
   }
   double vector_seconds() const;
+  double attention_seconds(const AttentionShape& a) const;
+  /// Bytes between two uses of an operand where the protocol is warm.
+  double working_set() const;
   double quantization_seconds(const ProductShape& p) const;
 };
 

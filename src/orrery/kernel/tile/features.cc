@@ -14,6 +14,19 @@ namespace {
 /// Attention of at most this many queries a head is a walk through the context.
 constexpr int64_t kMostDecodeQueries = 8;
 
+/// The clock at which floors were seen.
+constexpr double kFloorClock = 1.98e9;
+/// What an SM gets from L2 in a clock where no source gives the whole's bandwidth: a stated
+/// prior, of which kernels on warm operands reach a half (A100, L40S) or more (H100, H200).
+constexpr double kL2BytesPerClock = 16;
+/// Copies of a product's weights that a warm protocol takes in turn (aiconfigurator's
+/// collector/vllm/collect_gemm.py).
+constexpr double kCopiesOfWeights = 6;
+
+/// The share of a working set of so many times L2's size that is still there when it is
+/// wanted again; the L40S loses it between three quarters of the size and five.
+double share_kept(double working_set) { return std::clamp((1.25 - working_set) * 2, 0.0, 1.0); }
+
 }  // namespace
 
 using namespace tile;
@@ -65,6 +78,12 @@ TileGpu::TileGpu(const Device& device, TileProtocol protocol) : protocol_(protoc
   bandwidth_ = std::max(1.0, device.main_memory().bandwidth.value);
   const MemoryLevel* l2 = device.level("l2");
   l2_bytes_ = l2 != nullptr ? std::max(1.0, l2->capacity.value) : 4e6;
+  l2_bandwidth_ = std::max(bandwidth_, l2 != nullptr && l2->bandwidth.value > 0
+                                           ? l2->bandwidth.value
+                                           : kL2BytesPerClock * sms_ * clock_);
+  if (protocol.warm && device.base_clock.value > 0 && device.base_clock.value < clock_)
+    throttle_ = std::sqrt(device.base_clock.value / clock_);
+  warp_groups_ = device.architecture == "hopper" || device.architecture == "blackwell";
   for (int i = 0; i < kElementTypeCount; ++i) {
     const auto type = static_cast<ElementType>(i);
     const auto at = static_cast<size_t>(i);
@@ -125,16 +144,29 @@ double TileGpu::Builder::vector_seconds() const {
   return std::max(plain, c.transcendental_flops / (gpu.special_per_clock_ * gpu.sms_ * clock));
 }
 
+double TileGpu::Builder::working_set() const {
+  const auto* p = std::get_if<ProductShape>(&kernel.shape);
+  if (p == nullptr || kernel.code == Opcode::k_grouped_dot || p->scale_block > 0)
+    return kernel.cost.bytes();
+  return kernel.cost.bytes() + (kCopiesOfWeights - 1) * static_cast<double>(p->batch) *
+                                   static_cast<double>(p->n) * static_cast<double>(p->k) *
+                                   tile::bytes_of(p->weight);
+}
+
 void TileGpu::Builder::add_common(double compute, double memory) {
+  const double kept = gpu.protocol_.warm ? share_kept(working_set() / gpu.l2_bytes_) : 0;
+  memory *= 1 - kept + kept * gpu.bandwidth_ / gpu.l2_bandwidth_;
   d.compute_seconds = compute;
   d.memory_seconds = memory;
-  d.floor_seconds = tile::kFloorSeconds[static_cast<size_t>(d.tile_class)];
+  d.floor_seconds = tile::kFloorSeconds[static_cast<size_t>(d.tile_class)] * kFloorClock / clock;
   d.seconds = before_seconds + d.floor_seconds + std::max(compute, memory);
-  add("ln_physical_us", ln(d.seconds * 1e6));
-  add("ln_compute_us", ln(compute * 1e6));
-  add("ln_memory_us", ln(memory * 1e6));
+  add("ln_physical_floors", ln(d.seconds / d.floor_seconds));
+  add("ln_compute_floors", ln(compute / d.floor_seconds));
+  add("ln_memory_floors", ln(memory / d.floor_seconds));
   add("ln_balance", std::clamp(ln(compute) - ln(memory), -12.0f, 12.0f));
   add("clock", clock / gpu.clock_);
+  add("kept_in_l2", kept);
+  add("warp_groups", gpu.warp_groups_ ? 1 : 0);
   add("lg_bytes_l2", lg(kernel.cost.bytes() / gpu.l2_bytes_));
   add("lg_sms", lg(gpu.sms_));
   add("lg_machine_balance",

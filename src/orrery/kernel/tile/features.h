@@ -48,7 +48,7 @@ std::string_view name(TileClass tile_class);
 /// wave. A fit (fit.h) multiplies it by exp(f(features)). Features are logarithms,
 /// ratios and per-SM counts, so that what is learned on one GPU says something of another.
 struct TileDescription {
-  static constexpr size_t kMostFeatures = 48;
+  static constexpr size_t kMostFeatures = 64;
 
   TileClass tile_class = TileClass::kOther;
   double seconds = 0;
@@ -69,6 +69,10 @@ bool is_shared_by_stacks(TileClass tile_class);
 struct TileProtocol {
   /// Products of 8-bit types take 16-bit activations and quantise them first (vLLM).
   bool quantizes = false;
+  /// Each kernel runs again and again on the same operands, products on so many copies of
+  /// their weights in turn, at the clock that the board's power leaves: what fits into L2
+  /// is read from there. Otherwise operands come from memory.
+  bool warm = false;
   bool operator==(const TileProtocol&) const = default;
 };
 
@@ -97,6 +101,9 @@ class TileGpu {
   double clock_ = 1;
   double bandwidth_ = 1;
   double l2_bytes_ = 1;
+  double l2_bandwidth_ = 1;
+  double throttle_ = 1;  // of the boost clock, what long products are left by the board's power
+  bool warp_groups_ = false;
   double special_per_clock_ = 1;  // all per SM
   std::array<double, kElementTypeCount> matrix_per_clock_{};
   std::array<double, kElementTypeCount> vector_per_clock_{};
