@@ -70,12 +70,6 @@ void move_to_node(DeviceRows& read, double node_us) {
                   table.file, shift * 1e6, table.empty_seconds * 1e6, node_us));
 }
 
-/// aiconfigurator times vLLM's layers, which take 16-bit activations whatever their weights.
-bool quantizes(const MeasuredTable& table) {
-  return std::any_of(table.sources.begin(), table.sources.end(),
-                     [](const std::string& s) { return s.starts_with("aiconfigurator"); });
-}
-
 /// Why `calibrate` did not fit a row of this class.
 std::string reason_left_out(TileClass tile_class, const TileFit& fit) {
   if (fit.find(tile_class) != nullptr) return "a repeat: the middle one counts";
@@ -109,7 +103,8 @@ CalibrateAnswer Session::calibrate(const CalibrateRequest& request) const {
   for (const std::string& path : request.tables) {
     DeviceRows read = read_device_rows(path, device);
     if (request.node_us) move_to_node(read, *request.node_us);
-    protocol.quantizes |= quantizes(read.table);
+    protocol.quantizes |= read.table.quantizes;
+    protocol.warm |= read.table.warm;
     for (const LeftOut& l : read.left_out)
       add_left_out(answer.left_out, l.operation, l.reason, l.rows);
     answer.notes.insert(answer.notes.end(), read.notes.begin(), read.notes.end());

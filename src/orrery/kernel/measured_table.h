@@ -32,7 +32,9 @@ struct MeasuredTable {
 
   std::string file;
   TimeUnit time_unit = TimeUnit::kMicroseconds;  ///< The file's own; rows hold seconds.
-  std::vector<std::string> operations;           ///< "gemm bf16"
+  bool quantizes = false;  ///< Products of 8-bit types include quantising their activations.
+  bool warm = false;       ///< Kernels ran again and again on the same operands.
+  std::vector<std::string> operations;  ///< "gemm bf16"
   /// Who measured, and with which library's kernel where that is said: "orrery",
   /// "neusight", "aiconfigurator/torch.nn.functional.linear". Tables of different
   /// protocols disagree by several per cent on the same kernel.

@@ -48,14 +48,14 @@ double TileGpu::Builder::attention_seconds(const AttentionShape& a) const {
   }
   const double mean_tiles = tiles_of_head > 1 ? std::max(1.0, mean / columns + 0.5) : std::ceil(mean / columns);
   const double longest_tiles = std::ceil(longest / columns);
-  const double per_clock = gpu.matrix_per_clock_[static_cast<size_t>(kernel.cost.matrix_type)] * gpu.throttle_;
+  const double per_clock = gpu.matrix_per_clock_[static_cast<size_t>(kernel.cost.matrix_type)];
   const double clocks_of_tile =
       (per_clock > 0 ? 2 * rows * columns * static_cast<double>(a.head + a.value_head) / per_clock : 0) +
       rows * columns / gpu.special_per_clock_;
   const double parts = splits ? std::clamp(gpu.sms_ / blocks, 1.0, longest_tiles) : 1;
   const double together = blocks * mean_tiles * clocks_of_tile / gpu.sms_;
   const double alone = longest_tiles / parts * (clocks_of_tile + kClocksBetweenTiles);
-  return std::max(together, alone) / clock;
+  return throttled(std::max(together, alone) / clock);
 }
 
 }  // namespace orrery

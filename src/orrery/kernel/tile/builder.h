@@ -71,9 +71,11 @@ struct TileGpu::Builder {
   void add_tiles(int64_t batch, int64_t m, int64_t n);
 
   double matrix_seconds(double flops, ElementType type) const {
-    const double rate = gpu.products_per_second(type, clock) * gpu.throttle_;
-    return rate > 0 ? flops / rate : 0;
+    const double rate = gpu.products_per_second(type, clock);
+    return rate > 0 ? throttled(flops / rate) : 0;
   }
+  /// Seconds of arithmetic at the boost clock, once the board's power has its say.
+  double throttled(double seconds) const;
   double vector_seconds() const;
   double attention_seconds(const AttentionShape& a) const;
   /// Bytes between two uses of an operand where the protocol is warm.

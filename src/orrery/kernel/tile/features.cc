@@ -14,11 +14,14 @@ namespace {
 /// Attention of at most this many queries a head is a walk through the context.
 constexpr int64_t kMostDecodeQueries = 8;
 
+/// How long a kernel must be for the board to meet its power limit while it is measured.
+static double kThrottleSeconds = getenv("TAU")?atof(getenv("TAU")):300e-6;
 /// The clock at which floors were seen.
+static double kFC = getenv("FC")?atof(getenv("FC")):0;
 constexpr double kFloorClock = 1.98e9;
 /// What an SM gets from L2 in a clock where no source gives the whole's bandwidth: a stated
 /// prior, of which kernels on warm operands reach a half (A100, L40S) or more (H100, H200).
-constexpr double kL2BytesPerClock = 16;
+static double kL2BytesPerClock = getenv("L2B")?atof(getenv("L2B")):16;
 /// Copies of a product's weights that a warm protocol takes in turn (aiconfigurator's
 /// collector/vllm/collect_gemm.py).
 constexpr double kCopiesOfWeights = 6;
@@ -144,6 +147,10 @@ double TileGpu::Builder::vector_seconds() const {
   return std::max(plain, c.transcendental_flops / (gpu.special_per_clock_ * gpu.sms_ * clock));
 }
 
+double TileGpu::Builder::throttled(double seconds) const {
+  return seconds * (1 + (1 / gpu.throttle_ - 1) * seconds / (seconds + kThrottleSeconds));
+}
+
 double TileGpu::Builder::working_set() const {
   const auto* p = std::get_if<ProductShape>(&kernel.shape);
   if (p == nullptr || kernel.code == Opcode::k_grouped_dot || p->scale_block > 0)
@@ -158,7 +165,7 @@ void TileGpu::Builder::add_common(double compute, double memory) {
   memory *= 1 - kept + kept * gpu.bandwidth_ / gpu.l2_bandwidth_;
   d.compute_seconds = compute;
   d.memory_seconds = memory;
-  d.floor_seconds = tile::kFloorSeconds[static_cast<size_t>(d.tile_class)] * kFloorClock / clock;
+  d.floor_seconds = tile::kFloorSeconds[static_cast<size_t>(d.tile_class)] * (kFC + (1-kFC)*kFloorClock / clock);
   d.seconds = before_seconds + d.floor_seconds + std::max(compute, memory);
   add("ln_physical_floors", ln(d.seconds / d.floor_seconds));
   add("ln_compute_floors", ln(compute / d.floor_seconds));

@@ -62,7 +62,8 @@ std::string to_json(const TileFit& fit) {
       TileFit::kVersion, json_string(fit.device), json_string(fit.stack), json_string(fit.command));
   for (size_t i = 0; i < fit.sources.size(); ++i)
     out += (i > 0 ? "," : "") + json_string(fit.sources[i]);
-  out += fmt::format("],\n\"quantizes\":{},\n\"classes\":{{", fit.protocol.quantizes ? 1 : 0);
+  out += fmt::format("],\n\"quantizes\":{},\"warm\":{},\n\"classes\":{{",
+                     fit.protocol.quantizes ? 1 : 0, fit.protocol.warm ? 1 : 0);
   bool first = true;
   for (size_t c = 0; c < kTileClassCount; ++c) {
     if (!fit.classes[c]) continue;
@@ -86,7 +87,8 @@ std::string to_json(const TileFit& fit) {
 
 TileFit tile_fit_from_json(const JsonValue& value) {
   value.expect_only(
-      {"schema", "version", "device", "stack", "command", "sources", "quantizes", "classes"});
+{"schema", "version", "device", "stack", "command", "sources", "quantizes", "warm",
+                     "classes"});
   if (value.member("schema").text() != "orrery-tile-fit")
     value.member("schema").fail("expected \"orrery-tile-fit\"");
   value.member("version").whole(TileFit::kVersion, TileFit::kVersion);
@@ -97,6 +99,7 @@ TileFit tile_fit_from_json(const JsonValue& value) {
   for (const JsonValue& source : value.member("sources").elements(0, 256))
     fit.sources.push_back(source.text());
   fit.protocol.quantizes = value.member("quantizes").whole(0, 1) == 1;
+  fit.protocol.warm = value.member("warm").whole(0, 1) == 1;
   for (const auto& [class_name, one] : value.member("classes").members()) {
     size_t c = 0;
     while (c < kTileClassCount && name(static_cast<TileClass>(c)) != class_name) ++c;

@@ -30,7 +30,7 @@ struct ClassFit {
 
 /// All that was fitted for one device under one stack.
 struct TileFit {
-  static constexpr int kVersion = 1;
+  static constexpr int kVersion = 2;
 
   std::string device;
   std::string stack;

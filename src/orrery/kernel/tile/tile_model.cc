@@ -21,8 +21,8 @@ class TilePredictor final : public Predictor {
  public:
   TilePredictor(const Device& device, const Binding& binding)
       : device_(device),
-        gpu_(device),
-        quantizing_(device, {.quantizes = true}),
+        gpus_{TileGpu(device, {false, false}), TileGpu(device, {true, false}),
+              TileGpu(device, {false, true}), TileGpu(device, {true, true})},
         fits_(device, binding),
         power_(device, load_power_fit(binding)) {}
 
@@ -40,7 +40,7 @@ class TilePredictor final : public Predictor {
       std::array<size_t, kTileClassCount + 1> begin{};
       std::vector<TileClass> classes(count);
       for (size_t i = 0; i < count; ++i) {
-        classes[i] = gpu_.class_of(kernels[first + i]);
+        classes[i] = gpus_[0].class_of(kernels[first + i]);
         ++begin[static_cast<size_t>(classes[i]) + 1];
       }
       for (size_t c = 0; c < kTileClassCount; ++c) begin[c + 1] += begin[c];
@@ -56,7 +56,7 @@ class TilePredictor final : public Predictor {
 
   Explanation explain(const Kernel& kernel, const OperatingPoint& point) const override {
     TileDescription d;
-    gpu_of(gpu_.class_of(kernel)).describe(kernel, point.clock, d);
+    gpu_of(gpus_[0].class_of(kernel)).describe(kernel, point.clock, d);
     Explanation x;
     x.bound = std::max(d.compute_seconds, d.memory_seconds) < d.floor_seconds ? "latency"
               : d.memory_seconds >= d.compute_seconds                         ? "memory"
@@ -66,7 +66,7 @@ class TilePredictor final : public Predictor {
 
   std::vector<std::string> gaps(const Kernel& kernel) const override {
     std::vector<std::string> found = unpublished_rates(device_, kernel);
-    const std::string& gap = fits_.of(gpu_.class_of(kernel)).gap;
+    const std::string& gap = fits_.of(gpus_[0].class_of(kernel)).gap;
     if (!gap.empty()) found.push_back(gap);
     return found;
   }
@@ -76,14 +76,14 @@ class TilePredictor final : public Predictor {
     if (point.regime == OperatingPoint::Regime::kSustained) found = power_.gaps();
     if (device_.clock.value <= 0)
       found.push_back(fmt::format("the clock of {} is not published: taken for {:.0f} MHz",
-                                  device_.name, gpu_.boost_clock() / 1e6));
+                                  device_.name, gpus_[0].boost_clock() / 1e6));
     return found;
   }
 
  private:
   Estimate predict_one(const Kernel& kernel, const OperatingPoint& point) const {
     TileDescription d;
-    gpu_of(gpu_.class_of(kernel)).describe(kernel, point.clock, d);
+    gpu_of(gpus_[0].class_of(kernel)).describe(kernel, point.clock, d);
     const ClassFit* fit = fits_.of(d.tile_class).fit;
     Estimate e = fit != nullptr ? estimate_of(*fit, d) : unmeasured_estimate(Seconds(d.seconds));
     run(kernel, d, point, e);
@@ -119,7 +119,8 @@ class TilePredictor final : public Predictor {
 
   /// The device as the class's fit saw it.
   const TileGpu& gpu_of(TileClass tile_class) const {
-    return fits_.of(tile_class).protocol.quantizes ? quantizing_ : gpu_;
+    const TileProtocol& protocol = fits_.of(tile_class).protocol;
+    return gpus_[(protocol.quantizes ? 1 : 0) + (protocol.warm ? 2 : 0)];
   }
 
   /// The power the kernel draws, and the time it takes once its clock follows that power.
@@ -136,7 +137,7 @@ class TilePredictor final : public Predictor {
   }
 
   Device device_;
-  TileGpu gpu_, quantizing_;
+  std::array<TileGpu, 4> gpus_;  // by protocol
   FitChoice fits_;
   PowerModel power_;
 };
