@@ -77,9 +77,13 @@ struct TileGpu::Builder {
   /// Seconds of arithmetic at the boost clock, once the board's power has its say.
   double throttled(double seconds) const;
   double vector_seconds() const;
-  double attention_seconds(const AttentionShape& a) const;
-  /// Bytes between two uses of an operand where the protocol is warm.
-  double working_set() const;
+  /// Of the arithmetic; adds what runs beside it to `before_seconds`.
+  double attention_seconds(const AttentionShape& a);
+  double floor_of(TileClass tile_class) const;
+  /// The share of the operands that is still in L2 from the last launch …
+  double kept_in_l2() const;
+  /// … and what that makes of the time to read them from memory.
+  double warmth() const;
   double quantization_seconds(const ProductShape& p) const;
 };
 

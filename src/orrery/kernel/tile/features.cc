@@ -17,11 +17,11 @@ constexpr int64_t kMostDecodeQueries = 8;
 /// How long a kernel must be for the board to meet its power limit while it is measured.
 static double kThrottleSeconds = getenv("TAU")?atof(getenv("TAU")):300e-6;
 /// The clock at which floors were seen.
-static double kFC = getenv("FC")?atof(getenv("FC")):0;
+static double kFC = getenv("FC")?atof(getenv("FC")):.4;
 constexpr double kFloorClock = 1.98e9;
 /// What an SM gets from L2 in a clock where no source gives the whole's bandwidth: a stated
 /// prior, of which kernels on warm operands reach a half (A100, L40S) or more (H100, H200).
-static double kL2BytesPerClock = getenv("L2B")?atof(getenv("L2B")):16;
+static double kL2BytesPerClock = getenv("L2B")?atof(getenv("L2B")):11;
 /// Copies of a product's weights that a warm protocol takes in turn (aiconfigurator's
 /// collector/vllm/collect_gemm.py).
 constexpr double kCopiesOfWeights = 6;
@@ -147,32 +147,42 @@ double TileGpu::Builder::vector_seconds() const {
   return std::max(plain, c.transcendental_flops / (gpu.special_per_clock_ * gpu.sms_ * clock));
 }
 
+double TileGpu::Builder::floor_of(TileClass tile_class) const {
+  return tile::kFloorSeconds[static_cast<size_t>(tile_class)] * (kFC + (1-kFC)*kFloorClock / clock);
+}
+
 double TileGpu::Builder::throttled(double seconds) const {
   return seconds * (1 + (1 / gpu.throttle_ - 1) * seconds / (seconds + kThrottleSeconds));
 }
 
-double TileGpu::Builder::working_set() const {
+double TileGpu::Builder::kept_in_l2() const {
+  if (!gpu.protocol_.warm) return 0;
+  double working_set = kernel.cost.bytes();
   const auto* p = std::get_if<ProductShape>(&kernel.shape);
-  if (p == nullptr || kernel.code == Opcode::k_grouped_dot || p->scale_block > 0)
-    return kernel.cost.bytes();
-  return kernel.cost.bytes() + (kCopiesOfWeights - 1) * static_cast<double>(p->batch) *
-                                   static_cast<double>(p->n) * static_cast<double>(p->k) *
-                                   tile::bytes_of(p->weight);
+  if (p != nullptr && kernel.code != Opcode::k_grouped_dot && p->scale_block == 0)
+    working_set += (kCopiesOfWeights - 1) * static_cast<double>(p->batch) *
+                   static_cast<double>(p->n) * static_cast<double>(p->k) *
+                   tile::bytes_of(p->weight);
+  return share_kept(working_set / gpu.l2_bytes_);
+}
+
+double TileGpu::Builder::warmth() const {
+  const double kept = kept_in_l2();
+  return 1 - kept + kept * gpu.bandwidth_ / gpu.l2_bandwidth_;
 }
 
 void TileGpu::Builder::add_common(double compute, double memory) {
-  const double kept = gpu.protocol_.warm ? share_kept(working_set() / gpu.l2_bytes_) : 0;
-  memory *= 1 - kept + kept * gpu.bandwidth_ / gpu.l2_bandwidth_;
+  memory *= warmth();
   d.compute_seconds = compute;
   d.memory_seconds = memory;
-  d.floor_seconds = tile::kFloorSeconds[static_cast<size_t>(d.tile_class)] * (kFC + (1-kFC)*kFloorClock / clock);
+  d.floor_seconds = floor_of(d.tile_class);
   d.seconds = before_seconds + d.floor_seconds + std::max(compute, memory);
   add("ln_physical_floors", ln(d.seconds / d.floor_seconds));
   add("ln_compute_floors", ln(compute / d.floor_seconds));
   add("ln_memory_floors", ln(memory / d.floor_seconds));
   add("ln_balance", std::clamp(ln(compute) - ln(memory), -12.0f, 12.0f));
   add("clock", clock / gpu.clock_);
-  add("kept_in_l2", kept);
+  add("kept_in_l2", kept_in_l2());
   add("warp_groups", gpu.warp_groups_ ? 1 : 0);
   add("lg_bytes_l2", lg(kernel.cost.bytes() / gpu.l2_bytes_));
   add("lg_sms", lg(gpu.sms_));
