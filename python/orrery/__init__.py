@@ -145,6 +145,7 @@ def calibrate(
     stack: Optional[str] = None,
     seed: Optional[int] = None,
     node_us: Optional[float] = None,
+    prior: Optional[PathOrName] = None,
     out: Optional[PathOrName] = None,
 ) -> Answer:
     """Fits kernel times to measurements of a device, and writes the fit.
@@ -152,16 +153,19 @@ def calibrate(
         >>> orrery.calibrate("h200", ["measured.csv"], out="my-h200.json")["all"]["mean_error"]
         >>> orrery.predict("model.mlir", on="h200", fit="my-h200.json")
 
-    on       the device that was measured
-    tables   CSV files: ``op``, ``dtype``, ``params``, ``us`` and perhaps ``sm_mhz``
+    on       the device that was measured, or "generic": one fit for any, from several
+    tables   CSV files: ``op``, ``dtype``, ``params``, ``us`` and perhaps ``sm_mhz``; for
+             "generic", "DEVICE=FILE"
     stack    whose kernels were measured: a stack or its family ("torch" unless given)
     seed     of the folds that rows are held out in
     node_us  time of an empty launch on the machine to predict for
+    prior    a fit over other devices to begin from, or "none"; what is shipped unless given
     out      where the fit goes; DEVICE.STACK.json unless given
     """
     return _call(
         "calibrate", on=os.fspath(on), **{"from": [os.fspath(table) for table in tables]},
-        stack=stack, seed=seed, node_us=node_us, out=out and os.fspath(out),
+        stack=stack, seed=seed, node_us=node_us, prior=prior and os.fspath(prior),
+        out=out and os.fspath(out),
     )
 
 

@@ -54,9 +54,12 @@ struct LeftOut {
 };
 
 struct CalibrateRequest {
+  /// "generic": one fit for any device, from tables of several.
   std::string device;
-  std::vector<std::string> tables;  ///< CSV files as kernel/measured_table.h reads them.
-  std::string stack = "torch";      ///< Whose kernels were measured: a stack or its family.
+  /// CSV files as kernel/measured_table.h reads them. For "generic", DEVICE=FILE says whose
+  /// rows a file holds; one that names its devices may go without.
+  std::vector<std::string> tables;
+  std::string stack = "torch";  ///< Whose kernels were measured: a stack or its family.
   uint64_t seed = 1;                ///< Of the folds.
   /// Time of an empty launch on the machine to predict for, in µs: the rows of a table with
   /// a yardstick (op `empty`) are moved by the difference. Absent: taken as they are.
@@ -64,6 +67,9 @@ struct CalibrateRequest {
   /// One row in so many, by a hash of its operator, is left out of the fit, to be judged by
   /// (ValidateRequest::held_out); 0: none.
   int hold_out = 0;
+  /// A fit over other devices to begin from: a file, "none", or "" for what is shipped
+  /// (kernels/generic.STACK.json) unless that was made from this device too.
+  std::string prior;
   std::string out;  ///< Where the fit goes; DEVICE.STACK.json unless given.
 };
 

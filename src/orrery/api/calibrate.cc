@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
+#include <deque>
 #include <thread>
 
 #include "orrery/api/measured_rows.h"
@@ -14,6 +14,8 @@ namespace orrery {
 namespace {
 
 constexpr size_t kWorstRows = 5;
+/// In place of a device: one fit for any.
+constexpr const char* kGeneric = "generic";
 
 /// As a shell takes it, quoted where it must be.
 std::string argument(const std::string& text) {
@@ -33,6 +35,7 @@ std::string command_of(const CalibrateRequest& request) {
   command += fmt::format(" --stack {} --seed {}", request.stack, request.seed);
   if (request.hold_out > 0) command += fmt::format(" --hold-out {}", request.hold_out);
   if (request.node_us) command += fmt::format(" --node-us {}", *request.node_us);
+  if (!request.prior.empty()) command += " --prior " + argument(request.prior);
   return command;
 }
 
@@ -70,17 +73,117 @@ void move_to_node(DeviceRows& read, double node_us) {
                   table.file, shift * 1e6, table.empty_seconds * 1e6, node_us));
 }
 
-/// Why `calibrate` did not fit a row of this class.
-std::string reason_left_out(TileClass tile_class, const TileFit& fit) {
+/// Why a row of this class was not fitted.
+std::string reason_left_out(TileClass tile_class, const TileFit& fit, const TileFit* prior) {
   if (fit.find(tile_class) != nullptr) return "a repeat: the middle one counts";
-  return fmt::format("of the class {} there are fewer than {} rows", name(tile_class), kFewestRows);
+  const bool begun = prior != nullptr && prior->find(tile_class) != nullptr;
+  return fmt::format("of the class {} there are fewer than {} rows", name(tile_class),
+                     begun ? kFewestRowsWithPrior : kFewestRows);
 }
 
-/// All tables' rows, with where each came from.
+/// A table to be read, and whose rows of it.
+struct TableOfDevice {
+  std::string device, file;
+};
+
+/// For one device all tables are its own. For any device each file says whose it is, before
+/// an equals sign or in its rows.
+std::vector<TableOfDevice> tables_of(const CalibrateRequest& request) {
+  std::vector<TableOfDevice> tables;
+  if (request.device != kGeneric) {
+    for (const std::string& file : request.tables) tables.push_back({request.device, file});
+    return tables;
+  }
+  for (const std::string& text : request.tables) {
+    const size_t equals = text.find('=');
+    if (equals != std::string::npos) {
+      tables.push_back({text.substr(0, equals), text.substr(equals + 1)});
+      continue;
+    }
+    for (const std::string& reported : read_measured_table(Source::from_file(text)).devices) {
+      if (reported.empty())
+        throw_usage(
+            fmt::format("whose rows '{}' holds is not said: give it as DEVICE={}", text, text));
+      tables.push_back({catalogue_name(reported), text});
+    }
+  }
+  return tables;
+}
+
+/// One device's rows of all its tables, with where each came from.
 struct CollectedRows {
+  Device device;
   std::vector<MeasuredRow> rows;
   std::vector<JudgedRow> judged;  ///< File, line and operator of each; not yet predicted.
 };
+
+/// The tables' rows by device, in the order devices are first named.
+class Collection {
+ public:
+  Collection(const CalibrateRequest& request, CalibrateAnswer& answer)
+      : request_(request), answer_(answer) {}
+
+  void add(const TableOfDevice& table, const Device& device) {
+    DeviceRows read = read_device_rows(table.file, device);
+    if (request_.node_us) move_to_node(read, *request_.node_us);
+    const TileProtocol protocol{read.table.quantizes, read.table.warm};
+    if (!devices_.empty() && !(protocol == protocol_))
+      throw_input(table.file,
+                  "was measured under another protocol than the tables before it: fit it apart");
+    protocol_ = protocol;
+    for (const LeftOut& l : read.left_out)
+      add_left_out(answer_.left_out, l.operation, l.reason, l.rows);
+    answer_.notes.insert(answer_.notes.end(), read.notes.begin(), read.notes.end());
+    CollectedRows& all = of(device);
+    for (const MeasuredRow& row : read.table.rows) {
+      const std::string& operation = read.table.operations[row.operation];
+      if (row.regime == OperatingPoint::Regime::kSustained && row.sm_hz <= 0) {
+        add_left_out(answer_.left_out, operation, "measured sustained, without its clock");
+        continue;
+      }
+      if (request_.hold_out > 0 && is_held_out(row, request_.hold_out)) {
+        add_left_out(answer_.left_out, operation, "held out to be judged by");
+        continue;
+      }
+      all.rows.push_back(row);
+      all.judged.push_back({table.file, row.line, operation, row.seconds, 0, 0, 0});
+    }
+  }
+
+  const std::deque<CollectedRows>& devices() const { return devices_; }
+  TileProtocol protocol() const { return protocol_; }
+
+ private:
+  CollectedRows& of(const Device& device) {
+    for (CollectedRows& known : devices_)
+      if (known.device.name == device.name) return known;
+    return devices_.emplace_back(CollectedRows{device, {}, {}});
+  }
+
+  const CalibrateRequest& request_;
+  CalibrateAnswer& answer_;
+  std::deque<CollectedRows> devices_;
+  TileProtocol protocol_;
+};
+
+/// The fit to begin from; null: none.
+std::shared_ptr<const TileFit> prior_of(const CalibrateRequest& request, const Device& device,
+                                        TileProtocol protocol, const std::string& data_folder,
+                                        std::string& path) {
+  if (request.prior == "none") return nullptr;
+  path = request.prior.empty() ? generic_fit_path(data_folder, request.stack) : request.prior;
+  if (path.empty()) return nullptr;
+  auto prior = load_tile_fit(path);
+  const bool seen =
+      std::find(prior->devices.begin(), prior->devices.end(), device.name) != prior->devices.end();
+  if (!seen && prior->protocol == protocol) return prior;
+  if (!request.prior.empty())
+    throw_input(path, seen ? fmt::format("was made from rows of {} too: errors out of fold would "
+                                         "look smaller than they are",
+                                         device.name)
+                           : "was measured under another protocol than these tables");
+  return nullptr;
+}
 
 }  // namespace
 
@@ -91,69 +194,75 @@ CalibrateAnswer Session::calibrate(const CalibrateRequest& request) const {
   if (request.tables.empty()) throw_usage("calibrate needs at least one measured table");
   if (request.node_us && !(*request.node_us > 0 && *request.node_us < 1e6))
     throw_usage("node_us must be the microseconds of an empty launch");
-  const Device device = catalogue_.device(request.device);
-  require_tile_device(device);
+  const bool generic = request.device == kGeneric;
+  if (generic && !request.prior.empty())
+    throw_usage("a fit for any device begins from nothing: 'prior' is for one device");
 
   CalibrateAnswer answer;
   answer.command = command_of(request);
-  answer.out =
-      request.out.empty() ? fmt::format("{}.{}.json", device.name, request.stack) : request.out;
-  CollectedRows all;
-  TileProtocol protocol;
-  for (const std::string& path : request.tables) {
-    DeviceRows read = read_device_rows(path, device);
-    if (request.node_us) move_to_node(read, *request.node_us);
-    protocol.quantizes |= read.table.quantizes;
-    protocol.warm |= read.table.warm;
-    for (const LeftOut& l : read.left_out)
-      add_left_out(answer.left_out, l.operation, l.reason, l.rows);
-    answer.notes.insert(answer.notes.end(), read.notes.begin(), read.notes.end());
-    for (const MeasuredRow& row : read.table.rows) {
-      const std::string& operation = read.table.operations[row.operation];
-      if (row.regime == OperatingPoint::Regime::kSustained && row.sm_hz <= 0) {
-        add_left_out(answer.left_out, operation, "measured sustained, without its clock");
-        continue;
-      }
-      if (request.hold_out > 0 && is_held_out(row, request.hold_out)) {
-        add_left_out(answer.left_out, operation, "held out to be judged by");
-        continue;
-      }
-      all.rows.push_back(row);
-      all.judged.push_back({path, row.line, operation, row.seconds, 0, 0, 0});
-    }
+  Collection all(request, answer);
+  for (const TableOfDevice& table : tables_of(request)) {
+    const Device device = catalogue_.device(table.device);
+    require_tile_device(device);
+    all.add(table, device);
   }
+  const Device& first = all.devices().front().device;
+  answer.out = request.out.empty()
+                   ? fmt::format("{}.{}.json", generic ? kGeneric : first.name, request.stack)
+                   : request.out;
 
   CalibrationOptions options;
-  options.protocol = protocol;
+  options.protocol = all.protocol();
   options.seed = request.seed;
   options.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  Calibration made = orrery::calibrate(device, all.rows, options);
+  std::string prior_path;
+  std::shared_ptr<const TileFit> prior;
+  Calibration made;
+  if (generic) {
+    std::vector<RowsOnDevice> tables;
+    for (const CollectedRows& one : all.devices()) tables.push_back({&one.device, one.rows});
+    made = calibrate_generic(tables, options);
+  } else {
+    prior = prior_of(request, first, options.protocol, data_folder_, prior_path);
+    options.prior = prior.get();
+    made = orrery::calibrate(first, all.devices().front().rows, options);
+  }
   made.fit.stack = request.stack;
   made.fit.command = answer.command;
   made.fit.sources = request.tables;
+  if (prior != nullptr) {
+    made.fit.sources.push_back(prior_path);
+    answer.notes.push_back(
+        fmt::format("began from {}, a fit over other devices, where that did better", prior_path));
+  }
 
   std::vector<JudgedRow> judged;
   std::vector<std::string> classes, operators;
-  std::vector<bool> used(all.rows.size(), false);
-  for (const OutOfFold& o : made.out_of_fold) {
-    JudgedRow row = all.judged[o.row];
-    row.measured = o.measured;
-    row.predicted = o.predicted;
-    row.low = o.low;
-    row.high = o.high;
-    used[o.row] = true;
-    classes.emplace_back(name(o.tile_class));
-    operators.push_back(row.operation);
-    judged.push_back(std::move(row));
+  auto next = made.out_of_fold.begin();
+  uint32_t number = 0;
+  for (const CollectedRows& one : all.devices()) {
+    const TileGpu gpu(one.device, options.protocol);
+    for (size_t i = 0; i < one.rows.size(); ++i, ++number) {
+      JudgedRow row = one.judged[i];
+      if (next == made.out_of_fold.end() || next->row != number) {
+        add_left_out(answer.left_out, row.operation,
+                     reason_left_out(gpu.class_of(one.rows[i].kernel), made.fit, prior.get()));
+        continue;
+      }
+      row.measured = next->measured;
+      row.predicted = next->predicted;
+      row.low = next->low;
+      row.high = next->high;
+      classes.emplace_back(name(next->tile_class));
+      operators.push_back(generic ? one.device.name + " " + row.operation : row.operation);
+      judged.push_back(std::move(row));
+      ++next;
+    }
   }
-  const TileGpu gpu(device, protocol);
-  for (size_t i = 0; i < all.rows.size(); ++i)
-    if (!used[i])
-      add_left_out(answer.left_out, all.judged[i].operation,
-                   reason_left_out(gpu.class_of(all.rows[i].kernel), made.fit));
   if (judged.empty())
     throw_input(request.tables.front(),
-                fmt::format("no class of kernels has {} rows to be fitted to", kFewestRows));
+                fmt::format("no class of kernels has {} rows to be fitted to",
+                            prior != nullptr ? kFewestRowsWithPrior : kFewestRows));
   answer.all = accuracy_of("all", judged);
   answer.by_class = accuracy_by(judged, classes);
   answer.by_operator = accuracy_by(judged, operators);

@@ -157,6 +157,7 @@ CalibrateRequest calibrate_request(const Json& json) {
   request.hold_out = part_of(json, "hold_out");
   if (json.contains("node_us") && !json["node_us"].is_null())
     request.node_us = number_of(json, "node_us", 0);
+  request.prior = text_of(json, "prior", "");
   request.out = text_of(json, "out", "");
   return request;
 }

@@ -14,14 +14,15 @@ class CalibrateCommand final : public Command {
  public:
   void declare(CLI::App& app) override {
     app.add_option("DEVICE", request_.device,
-                   "The device that was measured: a name that 'orrery hardware' lists, or a YAML "
-                   "file of your own")
+                   "The device that was measured: a name that 'orrery hardware' lists, a YAML file "
+                   "of your own, or 'generic': one fit for any device, from tables of several")
         ->required();
     app.add_option("--from", request_.tables,
                    "CSV of measured kernels: op, dtype, params, us and perhaps sm_mhz, watts "
                    "(tools/measure/kernels.py writes them), or a table of aiconfigurator's or "
-                   "NeuSight's")
-        ->type_name("FILE")
+                   "NeuSight's; for 'generic' with the device before it, unless the table names "
+                   "its devices")
+        ->type_name("[DEVICE=]FILE")
         ->required()
         ->expected(1)
         ->take_all();
@@ -42,11 +43,17 @@ class CalibrateCommand final : public Command {
                            "rows of op 'empty' are moved by the difference")
                 ->type_name("US")
                 ->check(CLI::Range(1e-3, 1e5));
+    app.add_option("--prior", request_.prior,
+                   "A fit over other devices to begin from, or 'none'; unless given, the shipped "
+                   "generic.STACK.json where it was made without this device")
+        ->type_name("FILE");
     declare_json(app);
     app.footer(
         "Examples:\n"
         "  orrery calibrate h200 --from examples/h200_kernels.csv --out my-h200.json\n"
-        "  orrery kernel --on h200 --batch examples/kernels.csv --fit my-h200.json");
+        "  orrery kernel --on h200 --batch examples/kernels.csv --fit my-h200.json\n"
+        "  orrery calibrate generic --from a100-sxm-80gb=a100.csv --from l40s=l40s.csv --stack "
+        "vllm");
   }
   int run() override {
     if (node_->count() > 0) request_.node_us = node_us_;

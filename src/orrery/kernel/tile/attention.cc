@@ -24,7 +24,7 @@ void TileGpu::Builder::attention(const AttentionShape& a) {
   add("lg_window", a.window > 0 ? lg(static_cast<double>(std::min(a.window, a.keys))) : 20);
   add("paged", a.paged ? 1 : 0);
   add("kv_bytes", bytes_of(a.kv));
-  add("narrow_keys_in_warp_groups", gpu.warp_groups_ && bit_width(a.kv) < 16 ? 1 : 0);
+  add("narrow_keys", bit_width(a.kv) >= 16 ? 0 : gpu.warp_groups_ ? 1 : -1);
   add("lhs_bytes", bytes_of(kernel.tensors[0].element));
   add("lg_heads_per_sm", lg(b * h / gpu.sms_));
   add("lg_kv_heads_per_sm", lg(b * kv / gpu.sms_));

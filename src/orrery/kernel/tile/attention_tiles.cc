@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 
 #include "orrery/kernel/tile/builder.h"
 
@@ -13,8 +12,8 @@ namespace {
 constexpr double kClocksBetweenTiles = 2050;
 
 /// What a block takes to begin and to end: 2,048 sequences of one key take an A100 4,200, an
-/// H100 3,900 and an L40S 6,200 clocks a block beyond their tiles.
-static double kClocksPerBlock = getenv("CPB")?atof(getenv("CPB")):3000;
+/// H100 3,900 and an L40S 6,200 clocks a block beyond their tiles; less where blocks are long.
+constexpr double kClocksPerBlock = 3000;
 
 }  // namespace
 
@@ -30,8 +29,7 @@ double TileGpu::Builder::attention_seconds(const AttentionShape& a) {
   const bool packs = warp_groups || bit_width(a.kv) < 16;
   const auto share = static_cast<double>(a.heads / a.kv_heads);
   const bool packed = packs || (a.queries == 1 && a.window == 0);
-  const bool splits =
-      d.tile_class == TileClass::kDecode && (packs || (share > 1 && a.window == 0));
+  const bool splits = d.tile_class == TileClass::kDecode && (packs || (share > 1 && a.window == 0));
   const auto queries = static_cast<double>(a.queries), keys = static_cast<double>(a.keys);
   const double rows = warp_groups || !a.paged ? 128
                       : !packs                ? 64
@@ -61,8 +59,8 @@ double TileGpu::Builder::attention_seconds(const AttentionShape& a) {
 
   const double products = gpu.matrix_per_clock_[static_cast<size_t>(kernel.cost.matrix_type)];
   const double size = static_cast<double>(a.head) + static_cast<double>(a.value_head);
-  const double clocks_of_tile = rows * columns *
-                                ((products > 0 ? 2 * size / products : 0) + 1 / gpu.special_per_clock_);
+  const double clocks_of_tile =
+      rows * columns * ((products > 0 ? 2 * size / products : 0) + 1 / gpu.special_per_clock_);
   const double parts = splits ? std::clamp(gpu.sms_ / blocks, 1.0, longest_tiles) : 1;
   const double together = blocks * (mean_tiles * clocks_of_tile + kClocksPerBlock) / gpu.sms_;
   const double alone = longest_tiles / parts * (clocks_of_tile + kClocksBetweenTiles);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 
 #include "orrery/learn/conformal.h"
 #include "orrery/learn/cross_validation.h"
@@ -47,18 +48,56 @@ constexpr double kSharedVariance = 0.1;
 /// Residuals smaller than the measurement's own scatter say nothing of the model's.
 constexpr double kSmallestResidual = 0.005;
 
+/// What holds for any device takes fewer and shallower trees, however many rows there are.
+TreeOptions generic_options(size_t rows, int threads) {
+  TreeOptions o = centre_options(rows, threads);
+  o.depth = std::min(o.depth, 5);
+  o.trees = std::min(o.trees, 260);
+  return o;
+}
+
+/// What a prior leaves over is small, and so are the trees for it.
+TreeOptions correction_options(size_t rows, double leaf_unit, int threads) {
+  TreeOptions o;
+  o.threads = threads;
+  o.learning_rate = 0.1;
+  o.leaf_regularization = 4;
+  o.feature_sample = 0.3;
+  o.huber_delta = 0.2;
+  o.leaf_unit = leaf_unit;
+  o.bins = 64;
+  o.depth = rows < 100 ? 2 : rows < 400 ? 3 : 4;
+  o.trees = rows < 100 ? 60 : rows < 400 ? 120 : 200;
+  return o;
+}
+
+/// From so few rows no more can be told of the spread than its size.
+constexpr size_t kFewestForSpread = 200;
+
+/// Features that tell devices apart and say little else: a fit for devices to come must
+/// not learn from them.
+constexpr std::array<std::string_view, 4> kOfDevice = {"lg_sms", "lg_machine_balance", "lg_rate",
+                                                       "kv_bytes"};
+constexpr float kAnyValue = 1e9f;
+
 struct Member {
   const MeasuredRow* row;
   const TileGpu* gpu;
   uint32_t number;
+  int device;
 };
 
+/// The rows of one class.
 struct ClassRows {
+  TileClass tile_class = TileClass::kOther;
+  std::vector<Member> members;
   Matrix x;
   std::vector<float> target;     // ln(measured / physical)
   std::vector<double> physical;  // seconds
+  std::vector<float> weight;     // empty: all alike
   std::vector<int> fold;
-  std::vector<uint32_t> row;
+
+  size_t size() const { return members.size(); }
 };
 
 /// One row an operator and regime, the one of the middle time, in the order of the rows:
@@ -76,6 +115,197 @@ std::vector<size_t> medians_of_repeats(std::span<const MeasuredRow> rows) {
   return chosen;
 }
 
+void describe(ClassRows& data) {
+  const size_t width = TileGpu::feature_names(data.tile_class).size();
+  data.x = Matrix(data.size(), width);
+  TileDescription d;
+  for (size_t i = 0; i < data.size(); ++i) {
+    const MeasuredRow& row = *data.members[i].row;
+    data.members[i].gpu->describe(row.kernel, Hertz(row.sm_hz), d);
+    std::copy(d.features.begin(), d.features.begin() + static_cast<ptrdiff_t>(width),
+              data.x.row(i).begin());
+    data.physical.push_back(d.seconds);
+    data.target.push_back(static_cast<float>(std::log(row.seconds / d.seconds)));
+  }
+}
+
+/// By a hash of the operator; few rows are dealt out in the order of theirs, so that no fold
+/// is empty.
+void fold_by_operator(ClassRows& data, const CalibrationOptions& options) {
+  constexpr size_t kFewToDeal = 100;
+  const auto folds = static_cast<uint64_t>(options.folds);
+  const auto hash = [&](size_t i) {
+    return mix_bits(data.members[i].row->key ^ mix_bits(options.seed));
+  };
+  data.fold.resize(data.size());
+  if (data.size() >= kFewToDeal) {
+    for (size_t i = 0; i < data.size(); ++i) data.fold[i] = static_cast<int>(hash(i) % folds);
+    return;
+  }
+  std::vector<size_t> order(data.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(),
+            [&](size_t a, size_t b) { return std::pair(hash(a), a) < std::pair(hash(b), b); });
+  for (size_t i = 0; i < order.size(); ++i) data.fold[order[i]] = static_cast<int>(i % folds);
+}
+
+/// Trees for all rows, and what those for the other folds say of each.
+struct Centre {
+  BoostedTrees trees;
+  std::vector<float> out_of_fold;
+  double error = 0;  // mean |residual|
+};
+
+void judge(Centre& centre, std::span<const float> target) {
+  for (size_t i = 0; i < target.size(); ++i)
+    centre.error += std::abs(static_cast<double>(target[i]) - centre.out_of_fold[i]);
+  centre.error /= static_cast<double>(target.size());
+}
+
+Centre fit_centre(const ClassRows& data, const TreeOptions& options) {
+  Centre made{fit_trees(data.x, data.target, data.weight, options),
+              out_of_fold_predictions(data.x, data.target, data.weight, data.fold, options)};
+  judge(made, data.target);
+  return made;
+}
+
+/// The trees of both, which must have the same leaf unit.
+BoostedTrees sum_of(const BoostedTrees& a, const BoostedTrees& b) {
+  std::vector<BoostedTrees::Tree> trees = a.trees();
+  for (BoostedTrees::Tree& tree : b.trees()) trees.push_back(std::move(tree));
+  return {a.features(), a.base() + b.base(), a.leaf_unit(), trees, {}};
+}
+
+Centre correct_centre(const ClassRows& data, const ClassFit& prior, int threads) {
+  std::vector<float> known(data.size());
+  prior.centre.predict(data.x, known);
+  std::vector<float> left(data.size());
+  for (size_t i = 0; i < data.size(); ++i) left[i] = data.target[i] - known[i];
+  const TreeOptions options = correction_options(data.size(), prior.centre.leaf_unit(), threads);
+  Centre made{sum_of(prior.centre, fit_trees(data.x, left, data.weight, options)),
+              out_of_fold_predictions(data.x, left, data.weight, data.fold, options)};
+  for (size_t i = 0; i < data.size(); ++i) made.out_of_fold[i] += known[i];
+  judge(made, data.target);
+  return made;
+}
+
+std::vector<std::pair<float, float>> range_of(const Matrix& x) {
+  std::vector<std::pair<float, float>> range;
+  for (size_t f = 0; f < x.columns(); ++f) {
+    float low = x.row(0)[f], high = low;
+    for (size_t i = 1; i < x.rows(); ++i) {
+      low = std::min(low, x.row(i)[f]);
+      high = std::max(high, x.row(i)[f]);
+    }
+    range.emplace_back(low, high);
+  }
+  return range;
+}
+
+/// Fits the class and puts each row's out-of-fold answer at its number.
+ClassFit fit_class(const ClassRows& data, const ClassFit* prior, const TreeOptions& options,
+                   std::vector<std::optional<OutOfFold>>& found) {
+  const size_t n = data.size();
+  Centre centre;
+  bool corrected = false;
+  if (prior != nullptr) {
+    centre = correct_centre(data, *prior, options.threads);
+    corrected = true;
+  }
+  if (n >= kFewestRows) {
+    Centre own = fit_centre(data, options);
+    if (!corrected || own.error < centre.error) {
+      centre = std::move(own);
+      corrected = false;
+    }
+  }
+
+  ClassFit fit;
+  fit.rows = n;
+  fit.range = range_of(data.x);
+  std::vector<float> scale(n);
+  if (corrected && n < kFewestForSpread) {
+    fit.spread = prior->spread;
+    fit.spread.predict(data.x, scale);
+  } else {
+    std::vector<float> log_size(n);
+    for (size_t i = 0; i < n; ++i)
+      log_size[i] = static_cast<float>(std::log(
+          std::max<double>(kSmallestResidual, std::abs(data.target[i] - centre.out_of_fold[i]))));
+    const TreeOptions of_spread = spread_options(n, options.threads);
+    scale = out_of_fold_predictions(data.x, log_size, data.weight, data.fold, of_spread);
+    fit.spread = fit_trees(data.x, log_size, data.weight, of_spread);
+  }
+  if (corrected)
+    for (size_t f = 0; f < fit.range.size(); ++f) {
+      fit.range[f].first = std::min(fit.range[f].first, prior->range[f].first);
+      fit.range[f].second = std::max(fit.range[f].second, prior->range[f].second);
+    }
+  std::vector<HeldOutRow> held_out(n);
+  for (size_t i = 0; i < n; ++i) {
+    const double residual = data.target[i] - centre.out_of_fold[i];
+    held_out[i] = {{}, std::exp(static_cast<double>(scale[i])), residual};
+    fit.error += std::abs(std::exp(-residual) - 1) / static_cast<double>(n);
+  }
+  const ConformalIntervals intervals(held_out);
+  fit.low = intervals.of("").low;
+  fit.high = intervals.of("").high;
+  fit.shared = kSharedVariance;
+  fit.centre = std::move(centre.trees);
+  for (size_t i = 0; i < n; ++i) {
+    OutOfFold o;
+    o.tile_class = data.tile_class;
+    o.measured = data.members[i].row->seconds;
+    o.predicted = data.physical[i] * std::exp(static_cast<double>(centre.out_of_fold[i]));
+    o.low = o.predicted * std::exp(held_out[i].scale * fit.low);
+    o.high = o.predicted * std::exp(held_out[i].scale * fit.high);
+    o.row = data.members[i].number;
+    found[o.row] = o;
+  }
+  return fit;
+}
+
+std::array<ClassRows, kTileClassCount> rows_by_class(std::span<const RowsOnDevice> tables,
+                                                     std::span<const TileGpu> gpus) {
+  std::array<ClassRows, kTileClassCount> classes;
+  for (size_t c = 0; c < kTileClassCount; ++c) classes[c].tile_class = static_cast<TileClass>(c);
+  uint32_t before = 0;
+  for (size_t t = 0; t < tables.size(); ++t) {
+    for (const size_t i : medians_of_repeats(tables[t].rows)) {
+      const MeasuredRow& row = tables[t].rows[i];
+      classes[static_cast<size_t>(gpus[t].class_of(row.kernel))].members.push_back(
+          {&row, &gpus[t], before + static_cast<uint32_t>(i), static_cast<int>(t)});
+    }
+    before += static_cast<uint32_t>(tables[t].rows.size());
+  }
+  return classes;
+}
+
+std::vector<OutOfFold> in_order(const std::vector<std::optional<OutOfFold>>& found) {
+  std::vector<OutOfFold> list;
+  for (const auto& o : found)
+    if (o) list.push_back(*o);
+  return list;
+}
+
+/// Of the residuals' variance, the share that all rows of a device have in common.
+double shared_by_device(const ClassRows& data, std::span<const std::optional<OutOfFold>> found,
+                        size_t devices) {
+  std::vector<double> sum(devices, 0), count(devices, 0);
+  double squares = 0;
+  for (const Member& m : data.members) {
+    const OutOfFold& o = *found[m.number];
+    const double residual = std::log(o.measured / o.predicted);
+    sum[static_cast<size_t>(m.device)] += residual;
+    count[static_cast<size_t>(m.device)] += 1;
+    squares += residual * residual;
+  }
+  double common = 0;
+  for (size_t t = 0; t < devices; ++t)
+    if (count[t] > 0) common += sum[t] * sum[t] / count[t];
+  return squares > 0 ? std::clamp(common / squares, kSharedVariance, 0.9) : kSharedVariance;
+}
+
 }  // namespace
 
 bool is_held_out(const MeasuredRow& row, int parts) {
@@ -86,96 +316,70 @@ bool is_held_out(const MeasuredRow& row, int parts) {
 Calibration calibrate(const Device& device, std::span<const MeasuredRow> rows,
                       const CalibrationOptions& options) {
   const RowsOnDevice table{&device, rows};
-  Calibration result = calibrate(std::span(&table, 1), options);
+  const TileGpu gpu(device, options.protocol);
+  Calibration result;
   result.fit.device = device.name;
+  result.fit.devices = {device.name};
+  result.fit.protocol = options.protocol;
+  std::vector<std::optional<OutOfFold>> found(rows.size());
+  for (ClassRows& data : rows_by_class({&table, 1}, {&gpu, 1})) {
+    const ClassFit* prior =
+        options.prior != nullptr ? options.prior->find(data.tile_class) : nullptr;
+    if (data.size() < (prior != nullptr ? kFewestRowsWithPrior : kFewestRows)) continue;
+    describe(data);
+    fold_by_operator(data, options);
+    result.fit.classes[static_cast<size_t>(data.tile_class)] =
+        fit_class(data, prior, centre_options(data.size(), options.threads), found);
+  }
+  result.out_of_fold = in_order(found);
   return result;
 }
 
-Calibration calibrate(std::span<const RowsOnDevice> tables, const CalibrationOptions& options) {
+Calibration calibrate_generic(std::span<const RowsOnDevice> tables,
+                              const CalibrationOptions& options) {
   std::vector<TileGpu> gpus;
-  gpus.reserve(tables.size());
-  std::array<std::vector<Member>, kTileClassCount> members;
-  uint32_t rows = 0;
-  for (const RowsOnDevice& table : tables) {
-    const TileGpu& gpu = gpus.emplace_back(*table.device, options.protocol);
-    for (const size_t i : medians_of_repeats(table.rows)) {
-      const MeasuredRow& row = table.rows[i];
-      members[static_cast<size_t>(gpu.class_of(row.kernel))].push_back(
-          {&row, &gpu, rows + static_cast<uint32_t>(i)});
-    }
-    rows += static_cast<uint32_t>(table.rows.size());
-  }
-
   Calibration result;
+  result.fit.device = "generic";
   result.fit.protocol = options.protocol;
-  std::vector<std::optional<OutOfFold>> found(rows);
-  for (size_t c = 0; c < kTileClassCount; ++c) {
-    if (members[c].size() < kFewestRows) continue;
-    const size_t n = members[c].size();
-    const size_t width = TileGpu::feature_names(static_cast<TileClass>(c)).size();
-    ClassRows data;
-    data.x = Matrix(n, width);
-    TileDescription d;
-    for (size_t i = 0; i < n; ++i) {
-      const MeasuredRow& row = *members[c][i].row;
-      members[c][i].gpu->describe(row.kernel, Hertz(row.sm_hz), d);
-      std::copy(d.features.begin(), d.features.begin() + static_cast<ptrdiff_t>(width),
-                data.x.row(i).begin());
-      data.physical.push_back(d.seconds);
-      data.target.push_back(static_cast<float>(std::log(row.seconds / data.physical.back())));
-      data.fold.push_back(static_cast<int>(mix_bits(row.key ^ mix_bits(options.seed)) %
-                                           static_cast<uint64_t>(options.folds)));
-    }
-    const TreeOptions centre = centre_options(n, options.threads);
-    const std::vector<float> predicted =
-        out_of_fold_predictions(data.x, data.target, {}, data.fold, centre);
-    std::vector<float> log_size(n);
-    for (size_t i = 0; i < n; ++i)
-      log_size[i] = static_cast<float>(
-          std::log(std::max<double>(kSmallestResidual, std::abs(data.target[i] - predicted[i]))));
-    const TreeOptions spread = spread_options(n, options.threads);
-    const std::vector<float> scale =
-        out_of_fold_predictions(data.x, log_size, {}, data.fold, spread);
-
-    ClassFit fit;
-    fit.rows = n;
-    fit.centre = fit_trees(data.x, data.target, {}, centre);
-    fit.spread = fit_trees(data.x, log_size, {}, spread);
-    std::vector<HeldOutRow> held_out(n);
-    double error = 0;
-    for (size_t i = 0; i < n; ++i) {
-      const double residual = data.target[i] - predicted[i];
-      held_out[i] = {{}, std::exp(static_cast<double>(scale[i])), residual};
-      error += std::abs(std::exp(-residual) - 1);
-    }
-    fit.error = error / static_cast<double>(n);
-    const ConformalIntervals intervals(held_out);
-    fit.low = intervals.of("").low;
-    fit.high = intervals.of("").high;
-    fit.shared = kSharedVariance;
-    for (size_t f = 0; f < width; ++f) {
-      float low = data.x.row(0)[f], high = low;
-      for (size_t i = 1; i < n; ++i) {
-        low = std::min(low, data.x.row(i)[f]);
-        high = std::max(high, data.x.row(i)[f]);
-      }
-      fit.range.emplace_back(low, high);
-    }
-    for (size_t i = 0; i < n; ++i) {
-      const double s = std::exp(static_cast<double>(scale[i]));
-      OutOfFold o;
-      o.tile_class = static_cast<TileClass>(c);
-      o.measured = members[c][i].row->seconds;
-      o.predicted = data.physical[i] * std::exp(static_cast<double>(predicted[i]));
-      o.low = o.predicted * std::exp(s * fit.low);
-      o.high = o.predicted * std::exp(s * fit.high);
-      o.row = members[c][i].number;
-      found[o.row] = o;
-    }
-    result.fit.classes[c] = std::move(fit);
+  size_t rows = 0;
+  for (const RowsOnDevice& table : tables) {
+    gpus.emplace_back(*table.device, options.protocol);
+    result.fit.devices.push_back(table.device->name);
+    rows += table.rows.size();
   }
-  for (const auto& o : found)
-    if (o) result.out_of_fold.push_back(*o);
+  std::vector<std::optional<OutOfFold>> found(rows);
+  for (ClassRows& data : rows_by_class(tables, gpus)) {
+    if (data.size() < kFewestRows) continue;
+    describe(data);
+    std::vector<double> on_device(tables.size(), 0);
+    for (const Member& m : data.members) on_device[static_cast<size_t>(m.device)] += 1;
+    const auto devices = static_cast<size_t>(
+        std::count_if(on_device.begin(), on_device.end(), [](double n) { return n > 0; }));
+    for (const Member& m : data.members)
+      data.weight.push_back(static_cast<float>(1 / on_device[static_cast<size_t>(m.device)]));
+    const auto names = TileGpu::feature_names(data.tile_class);
+    std::vector<size_t> masked;
+    for (size_t f = 0; f < names.size(); ++f)
+      if (std::find(kOfDevice.begin(), kOfDevice.end(), names[f]) != kOfDevice.end())
+        masked.push_back(f);
+    for (size_t i = 0; i < data.size(); ++i)
+      for (const size_t f : masked) data.x.row(i)[f] = 0;
+    const bool by_device = devices >= kFewestDevices;
+    if (by_device)
+      for (const Member& m : data.members) data.fold.push_back(m.device);
+    else
+      fold_by_operator(data, options);
+    ClassFit fit = fit_class(data, nullptr, generic_options(data.size(), options.threads), found);
+    for (const size_t f : masked) fit.range[f] = {-kAnyValue, kAnyValue};
+    if (by_device) {
+      fit.shared = shared_by_device(data, found, tables.size());
+    } else {
+      fit.low *= kUnseenDevice;
+      fit.high *= kUnseenDevice;
+    }
+    result.fit.classes[static_cast<size_t>(data.tile_class)] = std::move(fit);
+  }
+  result.out_of_fold = in_order(found);
   return result;
 }
 

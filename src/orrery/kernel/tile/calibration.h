@@ -13,6 +13,9 @@ struct CalibrationOptions {
   uint64_t seed = 1;  ///< Of the folds, by a hash of each row's operator.
   int threads = 2;
   TileProtocol protocol;
+  /// A fit over other devices under the same protocol, to begin from; may be null. It must
+  /// not have seen the device's own rows, or out-of-fold residuals would be too small.
+  const TileFit* prior = nullptr;
 };
 
 /// One measured row and what was predicted of it by a fit that had not seen it.
@@ -35,15 +38,25 @@ struct RowsOnDevice {
   std::span<const MeasuredRow> rows;
 };
 
-/// Fits every class that the rows have enough of (kFewestRows). Each class is fitted
-/// `folds` times without one fold for its out-of-fold residuals, whose quantiles make
-/// the intervals, and once with all rows.
+/// Fits every class that the rows have enough of: kFewestRows, or kFewestRowsWithPrior where
+/// the prior has the class. Each class is fitted `folds` times without one fold for its
+/// out-of-fold residuals, whose quantiles make the intervals, and once with all rows. With
+/// a prior, small trees are fitted to what it leaves over, and kept where they do better out
+/// of fold than trees that begin from nothing.
 Calibration calibrate(const Device& device, std::span<const MeasuredRow> rows,
                       const CalibrationOptions& options);
-/// One fit over several devices, for those like them; rows are numbered through all of
-/// them, and an operator is in the same fold on each.
-Calibration calibrate(std::span<const RowsOnDevice> tables, const CalibrationOptions& options);
 inline constexpr size_t kFewestRows = 20;
+inline constexpr size_t kFewestRowsWithPrior = 10;
+
+/// One fit over several devices, for any other: devices count alike, features that do no more
+/// than tell devices apart are not used, and every row is predicted by fits that have not
+/// seen its device. Where fewer than kFewestDevices have a class, folds are by operator as
+/// above, and intervals widened by kUnseenDevice. Rows are numbered through all tables, of
+/// which each device has one.
+Calibration calibrate_generic(std::span<const RowsOnDevice> tables,
+                              const CalibrationOptions& options);
+inline constexpr size_t kFewestDevices = 3;
+inline constexpr double kUnseenDevice = 2;  ///< A stated prior.
 
 /// Whether a row is in the part of `parts` that a fit leaves out to be judged by: by a
 /// hash of its operator that is apart from that of the folds.

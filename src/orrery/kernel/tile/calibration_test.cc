@@ -84,7 +84,7 @@ TEST(Calibration, AFitOverSeveralDevicesFollowsTheirFigures) {
   const Device slow = gpu_of("slow", 0.5e12), fast = gpu_of("fast", 2e12);
   const auto on_slow = products(slow, 150, 1.4, 0), on_fast = products(fast, 150, 1.4, 0);
   const std::array<RowsOnDevice, 2> tables = {{{&slow, on_slow}, {&fast, on_fast}}};
-  const Calibration made = calibrate(tables, {});
+  const Calibration made = calibrate_generic(tables, {});
   const Device between = gpu_of("between", 1e12);
   TileDescription d;
   TileGpu(between).describe(operator_kernel("gemm", "bf16", R"({"m": 700, "n": 512, "k": 512})"),

@@ -14,14 +14,16 @@ namespace {
 /// Attention of at most this many queries a head is a walk through the context.
 constexpr int64_t kMostDecodeQueries = 8;
 
-/// How long a kernel must be for the board to meet its power limit while it is measured.
-static double kThrottleSeconds = getenv("TAU")?atof(getenv("TAU")):300e-6;
-/// The clock at which floors were seen.
-static double kFC = getenv("FC")?atof(getenv("FC")):.4;
+/// Floors were seen at this clock; so much of them does not follow the clock (the smallest
+/// kernels of A100 and L40S, at 1.41 and 2.52 GHz, in aiconfigurator's tables).
 constexpr double kFloorClock = 1.98e9;
+constexpr double kFloorWithoutClock = 0.4;
+/// How long a kernel must be for the board to meet its power limit while it is measured
+/// under a warm protocol: the L40S's products slow down between 0.1 and 1 ms.
+constexpr double kThrottleSeconds = 300e-6;
 /// What an SM gets from L2 in a clock where no source gives the whole's bandwidth: a stated
 /// prior, of which kernels on warm operands reach a half (A100, L40S) or more (H100, H200).
-static double kL2BytesPerClock = getenv("L2B")?atof(getenv("L2B")):11;
+constexpr double kL2BytesPerClock = 11;
 /// Copies of a product's weights that a warm protocol takes in turn (aiconfigurator's
 /// collector/vllm/collect_gemm.py).
 constexpr double kCopiesOfWeights = 6;
@@ -84,6 +86,8 @@ TileGpu::TileGpu(const Device& device, TileProtocol protocol) : protocol_(protoc
   l2_bandwidth_ = std::max(bandwidth_, l2 != nullptr && l2->bandwidth.value > 0
                                            ? l2->bandwidth.value
                                            : kL2BytesPerClock * sms_ * clock_);
+  // A board is sold to keep its base clock under any load and its boost clock under none:
+  // long products are taken to run half-way between, a stated prior.
   if (protocol.warm && device.base_clock.value > 0 && device.base_clock.value < clock_)
     throttle_ = std::sqrt(device.base_clock.value / clock_);
   warp_groups_ = device.architecture == "hopper" || device.architecture == "blackwell";
@@ -148,7 +152,8 @@ double TileGpu::Builder::vector_seconds() const {
 }
 
 double TileGpu::Builder::floor_of(TileClass tile_class) const {
-  return tile::kFloorSeconds[static_cast<size_t>(tile_class)] * (kFC + (1-kFC)*kFloorClock / clock);
+  return tile::kFloorSeconds[static_cast<size_t>(tile_class)] *
+         (kFloorWithoutClock + (1 - kFloorWithoutClock) * kFloorClock / clock);
 }
 
 double TileGpu::Builder::throttled(double seconds) const {

@@ -45,8 +45,10 @@ std::string_view name(TileClass tile_class);
 ///   seconds = floor + max(FLOPs / rate at the clock, bytes / bandwidth)
 ///
 /// where the floor is a launch, a first access to memory and the drain of the last
-/// wave. A fit (fit.h) multiplies it by exp(f(features)). Features are logarithms,
-/// ratios and per-SM counts, so that what is learned on one GPU says something of another.
+/// wave, a part of which follows the clock; attention's FLOPs are those of whole tiles
+/// (attention_tiles.cc), and bytes that a warm protocol finds in L2 take its bandwidth. A fit
+/// (fit.h) multiplies it by exp(f(features)). Features are logarithms, ratios and per-SM counts, so
+/// that what is learned on one GPU says something of another.
 struct TileDescription {
   static constexpr size_t kMostFeatures = 64;
 
@@ -102,8 +104,8 @@ class TileGpu {
   double bandwidth_ = 1;
   double l2_bytes_ = 1;
   double l2_bandwidth_ = 1;
-  double throttle_ = 1;  // of the boost clock, what long products are left by the board's power
-  bool warp_groups_ = false;
+  double throttle_ = 1;       // of the boost clock, what the board's power leaves to long products
+  bool warp_groups_ = false;  // products of warp groups, fed by copies beside them (Hopper)
   double special_per_clock_ = 1;  // all per SM
   std::array<double, kElementTypeCount> matrix_per_clock_{};
   std::array<double, kElementTypeCount> vector_per_clock_{};

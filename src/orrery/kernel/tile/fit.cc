@@ -18,6 +18,12 @@ constexpr double kMostFactor = 1e4;
 constexpr double kMostSpread = 2;
 constexpr double kMostMultiplier = 20;
 
+std::string json_list(const std::vector<std::string>& texts) {
+  std::string out = "[";
+  for (size_t i = 0; i < texts.size(); ++i) out += (i > 0 ? "," : "") + json_string(texts[i]);
+  return out + "]";
+}
+
 }  // namespace
 
 double octaves_outside(const ClassFit& fit, std::span<const float> features) {
@@ -57,12 +63,11 @@ Estimate estimate_of(const ClassFit& fit, double physical_seconds, std::span<con
 
 std::string to_json(const TileFit& fit) {
   std::string out = fmt::format(
-      "{{\"schema\":\"orrery-tile-fit\",\"version\":{},\n\"device\":{},\"stack\":{},\n"
-      "\"command\":{},\n\"sources\":[",
-      TileFit::kVersion, json_string(fit.device), json_string(fit.stack), json_string(fit.command));
-  for (size_t i = 0; i < fit.sources.size(); ++i)
-    out += (i > 0 ? "," : "") + json_string(fit.sources[i]);
-  out += fmt::format("],\n\"quantizes\":{},\"warm\":{},\n\"classes\":{{",
+      "{{\"schema\":\"orrery-tile-fit\",\"version\":{},\n\"device\":{},\"devices\":{},"
+      "\"stack\":{},\n\"command\":{},\n\"sources\":{}",
+      TileFit::kVersion, json_string(fit.device), json_list(fit.devices), json_string(fit.stack),
+      json_string(fit.command), json_list(fit.sources));
+  out += fmt::format(",\n\"quantizes\":{},\"warm\":{},\n\"classes\":{{",
                      fit.protocol.quantizes ? 1 : 0, fit.protocol.warm ? 1 : 0);
   bool first = true;
   for (size_t c = 0; c < kTileClassCount; ++c) {
@@ -86,14 +91,15 @@ std::string to_json(const TileFit& fit) {
 }
 
 TileFit tile_fit_from_json(const JsonValue& value) {
-  value.expect_only(
-{"schema", "version", "device", "stack", "command", "sources", "quantizes", "warm",
-                     "classes"});
+  value.expect_only({"schema", "version", "device", "devices", "stack", "command", "sources",
+                     "quantizes", "warm", "classes"});
   if (value.member("schema").text() != "orrery-tile-fit")
     value.member("schema").fail("expected \"orrery-tile-fit\"");
   value.member("version").whole(TileFit::kVersion, TileFit::kVersion);
   TileFit fit;
   fit.device = value.member("device").text();
+  for (const JsonValue& device : value.member("devices").elements(0, 256))
+    fit.devices.push_back(device.text());
   fit.stack = value.member("stack").text();
   fit.command = value.member("command").text();
   for (const JsonValue& source : value.member("sources").elements(0, 256))

@@ -28,11 +28,12 @@ struct ClassFit {
   double error = 0;  ///< Mean |predicted / measured - 1|, out of fold.
 };
 
-/// All that was fitted for one device under one stack.
+/// All that was fitted for one device under one stack, or for any device from several.
 struct TileFit {
   static constexpr int kVersion = 2;
 
-  std::string device;
+  std::string device;                ///< "generic": for any.
+  std::vector<std::string> devices;  ///< Whose rows it was made from.
   std::string stack;
   std::string command;               ///< That made it.
   std::vector<std::string> sources;  ///< Tables it was made from.

@@ -59,6 +59,14 @@ std::shared_ptr<const Fit> load_once(const std::string& path, Fit (*parse)(const
   return read.fit;
 }
 
+/// Of what a fit for any device is called.
+constexpr const char* kAnyDevice = "generic";
+
+/// "torch-eager" and "torch".
+std::array<std::string, 2> with_family(const std::string& stack) {
+  return {stack, stack.substr(0, stack.find('-'))};
+}
+
 /// "vector products": a class of kernels in a sentence.
 std::string in_words(TileClass tile_class) {
   std::string words(name(tile_class));
@@ -81,6 +89,13 @@ bool has_tile_fit(const std::string& data_folder, const std::string& device,
   return fits_of_device(fs::path(data_folder) / "kernels", device).contains(stack);
 }
 
+std::string generic_fit_path(const std::string& data_folder, const std::string& stack) {
+  auto fits = fits_of_device(fs::path(data_folder) / "kernels", kAnyDevice);
+  for (const std::string& exact : with_family(stack))
+    if (const auto found = fits.find(exact); found != fits.end()) return found->second;
+  return "";
+}
+
 std::shared_ptr<const TileFit> load_tile_fit(const std::string& path) {
   return load_once<TileFit>(path, tile_fit_from_json);
 }
@@ -93,18 +108,20 @@ std::shared_ptr<const PowerFit> load_power_fit(const Binding& binding) {
 FitChoice::FitChoice(const Device& device, const Binding& binding)
     : device_(device.name), stack_(binding.stack) {
   if (!binding.fit.empty()) candidates_.push_back({binding.fit, Origin::kUser, nullptr});
-  const fs::path folder = kernels_folder(binding);
-  auto fits = fits_of_device(folder, device.name);
-  for (const std::string& exact : {stack_, stack_.substr(0, stack_.find('-'))})
-    if (const auto found = fits.extract(exact); !found.empty())
-      candidates_.push_back({found.mapped(), Origin::kExact, nullptr});
-  for (const auto& [stack, path] : fits)
-    candidates_.push_back({path, Origin::kOtherStack, nullptr});
-  const fs::path generic = folder / "generic.json";
-  if (std::error_code none; fs::exists(generic, none))
-    candidates_.push_back({generic.string(), Origin::kGeneric, nullptr});
+  const std::string folder = kernels_folder(binding).string();
+  add_candidates(folder, device_, Origin::kExact, Origin::kOtherStack);
+  add_candidates(folder, kAnyDevice, Origin::kGeneric, Origin::kGenericOtherStack);
   // A file that cannot be read should end the request before its first kernel.
   if (!candidates_.empty()) candidates_.front().fit = load_tile_fit(candidates_.front().path);
+}
+
+void FitChoice::add_candidates(const std::string& folder, const std::string& device, Origin exact,
+                               Origin other_stack) {
+  auto fits = fits_of_device(folder, device);
+  for (const std::string& stack : with_family(stack_))
+    if (const auto found = fits.extract(stack); !found.empty())
+      candidates_.push_back({found.mapped(), exact, nullptr});
+  for (const auto& [stack, path] : fits) candidates_.push_back({path, other_stack, nullptr});
 }
 
 const FitChoice::OfClass& FitChoice::of(TileClass tile_class) const {
@@ -116,7 +133,9 @@ const FitChoice::OfClass& FitChoice::of(TileClass tile_class) const {
 FitChoice::OfClass FitChoice::choose(TileClass tile_class) const {
   const std::lock_guard lock(reading_);
   for (Candidate& candidate : candidates_) {
-    if (candidate.origin == Origin::kOtherStack && !is_shared_by_stacks(tile_class)) continue;
+    const bool other_stack =
+        candidate.origin == Origin::kOtherStack || candidate.origin == Origin::kGenericOtherStack;
+    if (other_stack && !is_shared_by_stacks(tile_class)) continue;
     if (candidate.fit == nullptr) candidate.fit = load_tile_fit(candidate.path);
     if (const ClassFit* fit = candidate.fit->find(tile_class))
       return {fit, candidate.fit->protocol,
@@ -148,8 +167,12 @@ std::string FitChoice::gap_of(TileClass tile_class, const Candidate& candidate, 
       return fmt::format("{} of {} were not measured under {}: taken as they are under {}", whose,
                          device_, stack_, candidate.fit->stack);
     case Origin::kGeneric:
-      return fmt::format("{} of {} were not measured: predicted by a fit over several devices",
-                         whose, device_);
+      return fmt::format("{} of {} were not measured: predicted by a fit over other devices", whose,
+                         device_);
+    case Origin::kGenericOtherStack:
+      return fmt::format(
+          "{} of {} were not measured: predicted by a fit over other devices under {}", whose,
+          device_, candidate.fit->stack);
   }
   return "";
 }

@@ -23,6 +23,9 @@ std::shared_ptr<const PowerFit> load_power_fit(const Binding& binding);
 bool has_tile_fit(const std::string& data_folder, const std::string& device,
                   const std::string& stack);
 
+/// The folder's fit over several devices under the stack or its family; empty: there is none.
+std::string generic_fit_path(const std::string& data_folder, const std::string& stack);
+
 /// Throws `kUsage` for a device that lacks what describing a kernel takes.
 void require_tile_device(const Device& device);
 
@@ -31,7 +34,7 @@ void require_tile_device(const Device& device);
 ///   2. the folder's kernels/DEVICE.STACK.json;
 ///   3. that of the stack's family: kernels/DEVICE.torch.json for torch-eager;
 ///   4. the device's fits under other stacks, by name, for kernels that stacks share;
-///   5. kernels/generic.json, over several devices.
+///   5. kernels/generic.STACK.json, over several devices, in the order of 2 to 4.
 /// A class of kernels is answered by the first that knows it. Files are read when the
 /// first kernel wants them, the best one at once.
 class FitChoice {
@@ -47,7 +50,7 @@ class FitChoice {
   const OfClass& of(TileClass tile_class) const;
 
  private:
-  enum class Origin : uint8_t { kUser, kExact, kOtherStack, kGeneric };
+  enum class Origin : uint8_t { kUser, kExact, kOtherStack, kGeneric, kGenericOtherStack };
   struct Candidate {
     std::string path;
     Origin origin;
@@ -58,6 +61,8 @@ class FitChoice {
     OfClass chosen;
   };
 
+  void add_candidates(const std::string& folder, const std::string& device, Origin exact,
+                      Origin other_stack);
   OfClass choose(TileClass tile_class) const;
   std::string gap_of(TileClass tile_class, const Candidate& candidate, bool first) const;
 

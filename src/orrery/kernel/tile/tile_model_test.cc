@@ -146,11 +146,17 @@ TEST_F(TileModelTest, FitsOfOtherDevicesAreNotTaken) {
 }
 
 TEST_F(TileModelTest, AnUnmeasuredDeviceTakesTheGenericFit) {
-  ship("generic.json", constant_fit("generic", "torch", 1.5));
+  ship("generic.torch.json", constant_fit("generic", "torch", 1.5));
+  EXPECT_NEAR(product_factor("torch-eager"), 1.5, 1e-5);
+  EXPECT_THAT(gaps("torch-eager", product()),
+              ElementsAre("kernels of h200 were not measured: predicted by a fit over other "
+                          "devices"));
   EXPECT_NEAR(product_factor("xla"), 1.5, 1e-5);
   EXPECT_THAT(gaps("xla", product()),
-              ElementsAre("kernels of h200 were not measured: predicted by a fit over several "
-                          "devices"));
+              ElementsAre("kernels of h200 were not measured: predicted by a fit over other "
+                          "devices under torch"));
+  ship("generic.xla.json", constant_fit("generic", "xla", 2.5));
+  EXPECT_NEAR(product_factor("xla"), 2.5, 1e-5);
 }
 
 TEST_F(TileModelTest, WithoutAnyFitTheDataSheetMustDo) {
@@ -168,13 +174,13 @@ TEST_F(TileModelTest, WithoutAnyFitTheDataSheetMustDo) {
 
 TEST_F(TileModelTest, AClassThatAFitLacksIsTakenFromTheNext) {
   ship("h200.torch.json", constant_fit("h200", "torch", 3, {TileClass::kProduct}));
-  ship("generic.json", constant_fit("generic", "torch", 1.5, {TileClass::kElementwise}));
+  ship("generic.torch.json", constant_fit("generic", "torch", 1.5, {TileClass::kElementwise}));
   const auto predictor = bound();
   EXPECT_NEAR(factor(*predictor, product()), 3, 1e-5);
   EXPECT_NEAR(factor(*predictor, addition()), 1.5, 1e-5);
   EXPECT_THAT(predictor->gaps(addition()),
               ElementsAre("elementwise kernels of h200 were not measured: predicted by a fit over "
-                          "several devices"));
+                          "other devices"));
   const Kernel sort = operator_kernel("sort", "fp32", R"({"shape": [64, 64]})");
   EXPECT_NEAR(factor(*predictor, sort), 1, 1e-9);
   EXPECT_THAT(predictor->gaps(sort),
@@ -317,7 +323,7 @@ TEST_F(TileModelTest, ABatchGivesTheBitsOfItsKernels) {
 
 TEST_F(TileModelTest, ThreadsAtOnceAgree) {
   ship("h200.torch.json", constant_fit("h200", "torch", 3, {TileClass::kProduct}));
-  ship("generic.json", constant_fit("generic", "torch", 1.5));
+  ship("generic.torch.json", constant_fit("generic", "torch", 1.5));
   const auto predictor = bound();
   std::vector<double> factors(8);
   std::vector<std::thread> threads;
