@@ -126,7 +126,7 @@ class Collection {
   void add(const TableOfDevice& table, const Device& device) {
     DeviceRows read = read_device_rows(table.file, device);
     if (request_.node_us) move_to_node(read, *request_.node_us);
-    const TileProtocol protocol{read.table.quantizes, read.table.warm};
+    const TileProtocol protocol{read.table.quantizes, read.table.warm, read.table.eager};
     if (!devices_.empty() && !(protocol == protocol_))
       throw_input(table.file,
                   "was measured under another protocol than the tables before it: fit it apart");

@@ -577,6 +577,7 @@ class NeusightFormat final : public Format {
 
   void describe(MeasuredTable& table) const override {
     table.time_unit = MeasuredTable::TimeUnit::kMilliseconds;
+    table.eager = true;
   }
 
   void read(RowReader& in) override {

@@ -34,6 +34,7 @@ struct MeasuredTable {
   TimeUnit time_unit = TimeUnit::kMicroseconds;  ///< The file's own; rows hold seconds.
   bool quantizes = false;  ///< Products of 8-bit types include quantising their activations.
   bool warm = false;       ///< Kernels ran again and again on the same operands.
+  bool eager = false;      ///< Each launch was timed by itself, with what the host takes.
   std::vector<std::string> operations;  ///< "gemm bf16"
   /// Who measured, and with which library's kernel where that is said: "orrery",
   /// "neusight", "aiconfigurator/torch.nn.functional.linear". Tables of different

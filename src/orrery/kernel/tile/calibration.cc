@@ -74,10 +74,9 @@ TreeOptions correction_options(size_t rows, double leaf_unit, int threads) {
 /// From so few rows no more can be told of the spread than its size.
 constexpr size_t kFewestForSpread = 200;
 
-/// Features that tell devices apart and say little else: a fit for devices to come must
-/// not learn from them.
-constexpr std::array<std::string_view, 4> kOfDevice = {"lg_sms", "lg_machine_balance", "lg_rate",
-                                                       "kv_bytes"};
+/// Features that a fit for devices to come must not learn from: what they say of the devices
+/// measured does not hold for others.
+constexpr std::array<std::string_view, 2> kOfDevice = {"lg_machine_balance", "kv_bytes"};
 constexpr float kAnyValue = 1e9f;
 
 struct Member {

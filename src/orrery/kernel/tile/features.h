@@ -75,7 +75,18 @@ struct TileProtocol {
   /// their weights in turn, at the clock that the board's power leaves: what fits into L2
   /// is read from there. Otherwise operands come from memory.
   bool warm = false;
+  /// Each launch is timed by itself from Python, with what that takes on the host (NeuSight).
+  bool eager = false;
   bool operator==(const TileProtocol&) const = default;
+
+  /// All of them, numbered.
+  static constexpr size_t kCount = 8;
+  static constexpr TileProtocol of(size_t number) {
+    return {(number & 1) != 0, (number & 2) != 0, (number & 4) != 0};
+  }
+  constexpr size_t number() const {
+    return (quantizes ? 1u : 0u) + (warm ? 2u : 0u) + (eager ? 4u : 0u);
+  }
 };
 
 /// A GPU's figures per SM and clock, as the description needs them.

@@ -67,8 +67,9 @@ std::string to_json(const TileFit& fit) {
       "\"stack\":{},\n\"command\":{},\n\"sources\":{}",
       TileFit::kVersion, json_string(fit.device), json_list(fit.devices), json_string(fit.stack),
       json_string(fit.command), json_list(fit.sources));
-  out += fmt::format(",\n\"quantizes\":{},\"warm\":{},\n\"classes\":{{",
-                     fit.protocol.quantizes ? 1 : 0, fit.protocol.warm ? 1 : 0);
+  out += fmt::format(",\n\"quantizes\":{},\"warm\":{},\"eager\":{},\n\"classes\":{{",
+                     fit.protocol.quantizes ? 1 : 0, fit.protocol.warm ? 1 : 0,
+                     fit.protocol.eager ? 1 : 0);
   bool first = true;
   for (size_t c = 0; c < kTileClassCount; ++c) {
     if (!fit.classes[c]) continue;
@@ -92,7 +93,7 @@ std::string to_json(const TileFit& fit) {
 
 TileFit tile_fit_from_json(const JsonValue& value) {
   value.expect_only({"schema", "version", "device", "devices", "stack", "command", "sources",
-                     "quantizes", "warm", "classes"});
+                     "quantizes", "warm", "eager", "classes"});
   if (value.member("schema").text() != "orrery-tile-fit")
     value.member("schema").fail("expected \"orrery-tile-fit\"");
   value.member("version").whole(TileFit::kVersion, TileFit::kVersion);
@@ -106,6 +107,7 @@ TileFit tile_fit_from_json(const JsonValue& value) {
     fit.sources.push_back(source.text());
   fit.protocol.quantizes = value.member("quantizes").whole(0, 1) == 1;
   fit.protocol.warm = value.member("warm").whole(0, 1) == 1;
+  fit.protocol.eager = value.member("eager").whole(0, 1) == 1;
   for (const auto& [class_name, one] : value.member("classes").members()) {
     size_t c = 0;
     while (c < kTileClassCount && name(static_cast<TileClass>(c)) != class_name) ++c;

@@ -35,6 +35,12 @@ void TileGpu::Builder::rows(const RowShape& r) {
   add("wave", filled(waves));
   add("columns_mod_1024", static_cast<double>(r.columns % 1024));
   add("lg_elements", lg(rows * columns));
+  // PyTorch's blocks take four elements a thread and the largest power of two of threads
+  // below a row's need, 512 at most; rows in flight that L2 cannot hold are read again.
+  const double threads = std::exp2(std::clamp(std::ceil(lg(columns / 4)) - 1, 5.0f, 9.0f));
+  add("lanes_filled", filled(columns / (4 * threads)));
+  add("lg_flight_l2",
+      lg(std::min(rows, gpu.sms_ * 2048 / threads) * columns * element / gpu.l2_bytes_));
 }
 
 }  // namespace orrery

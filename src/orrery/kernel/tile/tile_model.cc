@@ -20,11 +20,10 @@ constexpr size_t kFewestTogether = 12;
 class TilePredictor final : public Predictor {
  public:
   TilePredictor(const Device& device, const Binding& binding)
-      : device_(device),
-        gpus_{TileGpu(device, {false, false}), TileGpu(device, {true, false}),
-              TileGpu(device, {false, true}), TileGpu(device, {true, true})},
-        fits_(device, binding),
-        power_(device, load_power_fit(binding)) {}
+      : device_(device), fits_(device, binding), power_(device, load_power_fit(binding)) {
+    for (size_t i = 0; i < TileProtocol::kCount; ++i)
+      gpus_.emplace_back(device, TileProtocol::of(i));
+  }
 
   std::string_view name() const override { return "tile"; }
 
@@ -119,8 +118,7 @@ class TilePredictor final : public Predictor {
 
   /// The device as the class's fit saw it.
   const TileGpu& gpu_of(TileClass tile_class) const {
-    const TileProtocol& protocol = fits_.of(tile_class).protocol;
-    return gpus_[(protocol.quantizes ? 1 : 0) + (protocol.warm ? 2 : 0)];
+    return gpus_[fits_.of(tile_class).protocol.number()];
   }
 
   /// The power the kernel draws, and the time it takes once its clock follows that power.
@@ -137,7 +135,7 @@ class TilePredictor final : public Predictor {
   }
 
   Device device_;
-  std::array<TileGpu, 4> gpus_;  // by protocol
+  std::vector<TileGpu> gpus_;  // by the protocol's number
   FitChoice fits_;
   PowerModel power_;
 };
