@@ -4,17 +4,25 @@
 # h200.torch is fitted to our own measurements (data/measured), moved to the launch time of the
 # machine that h200/calibration.json of the shared data describes. The .vllm fits are made from
 # public tables that are not part of this project (see docs/validation.md); one row in five is
-# held out of them.
+# held out of them. The generic fits are for devices that have none of their own: one for each
+# protocol, since tables that were measured in different ways are not to be mixed.
 set -eu
 program=$1
 tables=${2:-../shared/data}/gpu/silicon
 "$program" calibrate h200 --from data/measured/h200_kernels.csv.gz --stack torch --node-us 0.9535 \
   --out data/kernels/h200.torch.json
+"$program" calibrate generic --from h200=data/measured/h200_kernels.csv.gz --stack torch \
+  --node-us 0.9535 --out data/kernels/generic.torch.json
 [ -d "$tables" ] || { echo "no public tables in $tables: the .vllm fits stay as they are"; exit 0; }
+set --
 for pair in a100-sxm-80gb:a100_sxm h100-sxm:h100_sxm h200:h200_sxm l40s:l40s; do
   device=${pair%%:*}
   prefix=$tables/${pair##*:}
   "$program" calibrate "$device" --from "${prefix}_gemm.csv" \
     --from "${prefix}_context_attention.csv" --from "${prefix}_generation_attention.csv" \
     --from "${prefix}_moe.csv" --stack vllm --hold-out 5 --out "data/kernels/$device.vllm.json"
+  for table in gemm context_attention generation_attention moe; do
+    set -- "$@" --from "$device=${prefix}_$table.csv"
+  done
 done
+"$program" calibrate generic "$@" --stack vllm --hold-out 5 --out data/kernels/generic.vllm.json

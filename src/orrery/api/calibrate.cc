@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <deque>
+#include <map>
+#include <set>
 #include <thread>
 
 #include "orrery/api/measured_rows.h"
@@ -166,6 +168,27 @@ class Collection {
   TileProtocol protocol_;
 };
 
+/// Says which classes too few devices had for errors on a device not seen.
+void note_few_devices(const Calibration& made, const std::deque<CollectedRows>& devices,
+                      CalibrateAnswer& answer) {
+  std::map<TileClass, std::set<size_t>> seen_on;
+  size_t device = 0, rows_before = 0;
+  for (const OutOfFold& o : made.out_of_fold) {
+    while (o.row >= rows_before + devices[device].rows.size())
+      rows_before += devices[device++].rows.size();
+    seen_on[o.tile_class].insert(device);
+  }
+  std::string classes;
+  for (const auto& [tile_class, on] : seen_on)
+    if (on.size() < kFewestDevices)
+      classes += fmt::format("{}{}", classes.empty() ? "" : ", ", name(tile_class));
+  if (classes.empty()) return;
+  answer.notes.push_back(
+      fmt::format("fewer than {} devices have {}: the errors of these are on the devices "
+                  "measured, and the fit takes {} times their intervals",
+                  kFewestDevices, classes, kUnseenDevice));
+}
+
 /// The fit to begin from; null: none.
 std::shared_ptr<const TileFit> prior_of(const CalibrateRequest& request, const Device& device,
                                         TileProtocol protocol, const std::string& data_folder,
@@ -222,6 +245,7 @@ CalibrateAnswer Session::calibrate(const CalibrateRequest& request) const {
     std::vector<RowsOnDevice> tables;
     for (const CollectedRows& one : all.devices()) tables.push_back({&one.device, one.rows});
     made = calibrate_generic(tables, options);
+    note_few_devices(made, all.devices(), answer);
   } else {
     prior = prior_of(request, first, options.protocol, data_folder_, prior_path);
     options.prior = prior.get();

@@ -68,9 +68,10 @@ constexpr const char* kLegend =
 }  // namespace
 
 std::string calibration_text(const CalibrateAnswer& a, const CalibrateRequest& request) {
-  std::string text = fmt::format(
-      "{} under {}: {} rows, each predicted by fits that had not seen {}\n\n", request.device,
-      request.stack, a.all.rows, request.device == "generic" ? "its device" : "it");
+  std::string text =
+      fmt::format("{} under {}: {} rows, each predicted by fits that had not seen {}\n\n",
+                  request.device, request.stack, a.all.rows,
+                  request.device == "generic" ? "its device (but see the notes)" : "it");
   Table classes = accuracy_table("class");
   for (const Accuracy& c : a.by_class) add(classes, c);
   add(classes, a.all);

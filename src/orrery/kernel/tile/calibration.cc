@@ -247,8 +247,8 @@ ClassFit fit_class(const ClassRows& data, const ClassFit* prior, const TreeOptio
     fit.error += std::abs(std::exp(-residual) - 1) / static_cast<double>(n);
   }
   const ConformalIntervals intervals(held_out);
-  fit.low = intervals.of("").low;
-  fit.high = intervals.of("").high;
+  fit.low = std::max(intervals.of("").low, -kMostMultiplier);
+  fit.high = std::min(intervals.of("").high, kMostMultiplier);
   fit.shared = kSharedVariance;
   fit.centre = std::move(centre.trees);
   for (size_t i = 0; i < n; ++i) {
@@ -373,8 +373,8 @@ Calibration calibrate_generic(std::span<const RowsOnDevice> tables,
     if (by_device) {
       fit.shared = shared_by_device(data, found, tables.size());
     } else {
-      fit.low *= kUnseenDevice;
-      fit.high *= kUnseenDevice;
+      fit.low = std::max(fit.low * kUnseenDevice, -kMostMultiplier);
+      fit.high = std::min(fit.high * kUnseenDevice, kMostMultiplier);
     }
     result.fit.classes[static_cast<size_t>(data.tile_class)] = std::move(fit);
   }

@@ -16,7 +16,6 @@ constexpr double kMostOctaves = 12;
 /// No fit to measurements comes near these; they keep answers finite whatever a file says.
 constexpr double kMostFactor = 1e4;
 constexpr double kMostSpread = 2;
-constexpr double kMostMultiplier = 20;
 
 std::string json_list(const std::vector<std::string>& texts) {
   std::string out = "[";

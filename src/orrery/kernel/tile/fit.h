@@ -28,6 +28,9 @@ struct ClassFit {
   double error = 0;  ///< Mean |predicted / measured - 1|, out of fold.
 };
 
+/// The largest `low` and `high` that a fit may have, either way.
+inline constexpr double kMostMultiplier = 20;
+
 /// All that was fitted for one device under one stack, or for any device from several.
 struct TileFit {
   static constexpr int kVersion = 2;

@@ -62,7 +62,7 @@ double TileGpu::Builder::quantization_seconds(const ProductShape& p) const {
   const double clocks_per_element = by_block ? 0.62 : 1.3, clocks_per_row = by_block ? 1900 : 0;
   const double rows = static_cast<double>(p.batch) * static_cast<double>(p.m);
   const auto k = static_cast<double>(p.k);
-  return kFloorSeconds[static_cast<size_t>(d.tile_class)] +
+  return floor_of(d.tile_class) +
          std::max(rows * k * kBytes / gpu.bandwidth_,
                   rows * std::max(k * clocks_per_element, clocks_per_row) / (gpu.sms_ * clock));
 }
