@@ -189,18 +189,30 @@ void note_few_devices(const Calibration& made, const std::deque<CollectedRows>& 
                   kFewestDevices, classes, kUnseenDevice));
 }
 
-/// The fit to begin from; null: none.
+/// The fit to begin from, and where it lies; null: none. One that was not asked for is passed
+/// over where it does not fit: a build with other features makes it anew.
 std::shared_ptr<const TileFit> prior_of(const CalibrateRequest& request, const Device& device,
                                         TileProtocol protocol, const std::string& data_folder,
-                                        std::string& path) {
+                                        std::string& path, std::vector<std::string>& notes) {
+  const bool asked_for = !request.prior.empty();
   if (request.prior == "none") return nullptr;
-  path = request.prior.empty() ? generic_fit_path(data_folder, request.stack) : request.prior;
+  path = asked_for ? request.prior : generic_fit_path(data_folder, request.stack);
   if (path.empty()) return nullptr;
-  auto prior = load_tile_fit(path);
+  std::shared_ptr<const TileFit> prior;
+  try {
+    prior = load_tile_fit(path);
+  } catch (const Error& error) {
+    if (asked_for) throw;
+    notes.push_back(
+        fmt::format("began from nothing, since a fit over other devices cannot be "
+                    "read: {}",
+                    error.what()));
+    return nullptr;
+  }
   const bool seen =
       std::find(prior->devices.begin(), prior->devices.end(), device.name) != prior->devices.end();
   if (!seen && prior->protocol == protocol) return prior;
-  if (!request.prior.empty())
+  if (asked_for)
     throw_input(path, seen ? fmt::format("was made from rows of {} too: errors out of fold would "
                                          "look smaller than they are",
                                          device.name)
@@ -247,7 +259,7 @@ CalibrateAnswer Session::calibrate(const CalibrateRequest& request) const {
     made = calibrate_generic(tables, options);
     note_few_devices(made, all.devices(), answer);
   } else {
-    prior = prior_of(request, first, options.protocol, data_folder_, prior_path);
+    prior = prior_of(request, first, options.protocol, data_folder_, prior_path, answer.notes);
     options.prior = prior.get();
     made = orrery::calibrate(first, all.devices().front().rows, options);
   }
