@@ -144,6 +144,66 @@ TEST_F(CalibrationTest, FitsWhatItIsGiven) {
   EXPECT_EQ(session_.validate(v).models.size(), 1u);
 }
 
+TEST_F(CalibrationTest, OneFitForAnyDevice) {
+  const std::string table = file("t.csv", additions(60));
+  CalibrateRequest r = request("h100-sxm=" + table);
+  r.device = "generic";
+  r.tables.push_back("h200=" + table);
+  r.tables.push_back("a100-sxm-80gb=" + file("slow.csv", additions(60, 0.5)));
+  const CalibrateAnswer a = session_.calibrate(r);
+  EXPECT_EQ(a.all.rows, 180u);
+  ASSERT_EQ(a.by_operator.size(), 3u);
+  EXPECT_EQ(a.by_operator[0].name, "a100-sxm-80gb add bf16");
+  EXPECT_EQ(a.by_operator[0].rows, 60u);
+  EXPECT_TRUE(a.notes.empty());
+  const Json fit = Json::parse(fit_text());
+  EXPECT_EQ(fit.at("device"), "generic");
+  EXPECT_EQ(fit.at("devices"), Json({"h100-sxm", "h200", "a100-sxm-80gb"}));
+
+  r.tables.pop_back();
+  EXPECT_THAT(session_.calibrate(r).notes,
+              ElementsAre(HasSubstr("fewer than 3 devices have elementwise")));
+  r.tables = {table};
+  EXPECT_THAT(refusal(r), HasSubstr("give it as DEVICE=" + table));
+  r.tables = {"h2000=" + table};
+  EXPECT_THAT(refusal(r), HasSubstr("h200"));
+  r.tables = {"h200=" + table};
+  r.prior = "none";
+  EXPECT_THAT(refusal(r), HasSubstr("begins from nothing"));
+}
+
+TEST_F(CalibrationTest, TablesThatNameTheirDevicesNeedNoOther) {
+  std::string table = "op,device,latency_ms,B,H\n";
+  for (const char* device : {"Tesla T4", "Tesla P4", "NVIDIA L4"})
+    for (int i = 1; i <= 25; ++i)
+      table += fmt::format("add,{},{:.5f},{},1024\n", device, 0.034 + i * 4e-3, 64 * i);
+  CalibrateRequest r = request(file("t.csv", table));
+  r.device = "generic";
+  EXPECT_EQ(session_.calibrate(r).all.rows, 75u);
+  EXPECT_EQ(Json::parse(fit_text()).at("devices"), Json({"t4", "p4", "l4"}));
+  EXPECT_EQ(Json::parse(fit_text()).at("eager"), 1);
+  r.tables.push_back("h200=" + file("cold.csv", additions(60)));
+  EXPECT_THAT(refusal(r), HasSubstr("another protocol"));
+}
+
+TEST_F(CalibrationTest, FewRowsBeginFromAFitOverOthers) {
+  CalibrateRequest generic = request("h100-sxm=" + file("t.csv", additions(60)));
+  generic.device = "generic";
+  generic.out = (folder_ / "prior.json").string();
+  session_.calibrate(generic);
+
+  CalibrateRequest r = request(file("few.csv", additions(12)));
+  EXPECT_THAT(refusal(r), HasSubstr("no class of kernels has 20 rows"));
+  r.prior = generic.out;
+  const CalibrateAnswer a = session_.calibrate(r);
+  EXPECT_EQ(a.all.rows, 12u);
+  EXPECT_LT(a.all.mean_error, 0.1);
+  EXPECT_THAT(a.command, HasSubstr(" --prior " + generic.out));
+  EXPECT_THAT(a.notes, ElementsAre(HasSubstr("began from " + generic.out)));
+  r.device = "h100-sxm";
+  EXPECT_THAT(refusal(r), HasSubstr("was made from rows of h100-sxm too"));
+}
+
 TEST_F(CalibrationTest, SaysWhatIsLeftOut) {
   const std::string few =
       "op,dtype,params,us\nsort,fp32,\"{\"\"shape\"\": [64, 4096]}\",30\n"

@@ -52,6 +52,7 @@ TEST(MeasuredTable, ReadsOurOwn) {
   ASSERT_EQ(t.rows.size(), 2u);
   EXPECT_EQ(t.file, "t.csv");
   EXPECT_EQ(t.time_unit, MeasuredTable::TimeUnit::kMicroseconds);
+  EXPECT_FALSE(t.quantizes || t.warm || t.eager);
   EXPECT_DOUBLE_EQ(t.rows[0].seconds, 12.5e-6);
   EXPECT_DOUBLE_EQ(t.rows[0].sm_hz, 1920e6);
   EXPECT_DOUBLE_EQ(t.rows[0].watts, 310);
@@ -110,6 +111,7 @@ TEST(MeasuredTable, ReadsAiconfiguratorsProducts) {
       "0.24.0,gemm,torch.nn.functional.linear,bfloat16,225,256,5120,0.008248889,,\n");
   ASSERT_EQ(t.rows.size(), 2u);
   EXPECT_EQ(t.time_unit, MeasuredTable::TimeUnit::kMilliseconds);
+  EXPECT_TRUE(t.quantizes && t.warm && !t.eager);
   EXPECT_DOUBLE_EQ(t.rows[0].seconds, 0.426736e-3);
   EXPECT_DOUBLE_EQ(t.rows[0].watts, 567.034);
   EXPECT_DOUBLE_EQ(t.rows[0].kernel.cost.matrix_flops, 2.0 * 4352 * 8192 * 6144);
@@ -172,6 +174,7 @@ TEST(MeasuredTable, ReadsNeusight) {
       "bmm,Tesla V100-PCIE-32GB,384,128,64,256,0.111725,volta_sgemm_32x128_nn,4x1x384,256\n"
       "linear,Tesla P4,1,1024,2560,512,1.11432,volta_sgemm_128x64_tn,20x16x1,128\n");
   ASSERT_EQ(products.rows.size(), 2u);
+  EXPECT_TRUE(products.eager && !products.quantizes && !products.warm);
   EXPECT_EQ(product(products.rows[0]).batch, 384);
   EXPECT_EQ(product(products.rows[0]).m, 128);
   EXPECT_EQ(product(products.rows[0]).n, 256);

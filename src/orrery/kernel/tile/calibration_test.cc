@@ -93,6 +93,76 @@ TEST(Calibration, AFitOverSeveralDevicesFollowsTheirFigures) {
               0.03);
 }
 
+TEST(Calibration, RowsOfSeveralDevicesArePredictedWithoutTheirOwn) {
+  const Device a = gpu_of("a", 0.5e12), b = gpu_of("b", 1e12), c = gpu_of("c", 2e12);
+  const auto on_a = products(a, 120, 1.2, 0), on_b = products(b, 120, 1.2, 0),
+             on_c = products(c, 120, 2.4, 0);
+  const std::array<RowsOnDevice, 3> tables = {{{&a, on_a}, {&b, on_b}, {&c, on_c}}};
+  const Calibration made = calibrate_generic(tables, {});
+  EXPECT_EQ(made.fit.device, "generic");
+  EXPECT_EQ(made.fit.devices, (std::vector<std::string>{"a", "b", "c"}));
+  ASSERT_EQ(made.out_of_fold.size(), 360u);
+  // The others know nothing of c's factor.
+  for (size_t i = 240; i < 360; ++i)
+    EXPECT_NEAR(made.out_of_fold[i].predicted / made.out_of_fold[i].measured, 0.5, 0.01);
+  // All of the error is a device's own.
+  EXPECT_NEAR(made.fit.find(TileClass::kProduct)->shared, 0.9, 0.1);
+}
+
+TEST(Calibration, WhatFewDevicesTeachIsTrustedHalfAsFar) {
+  const Device device = gpu_of("one", 1e12);
+  const auto rows = products(device, 300, 1.2, 0.1);
+  const RowsOnDevice table{&device, rows};
+  const Calibration own = calibrate(device, rows, {}), generic = calibrate_generic({&table, 1}, {});
+  const ClassFit& a = *own.fit.find(TileClass::kProduct);
+  const ClassFit& b = *generic.fit.find(TileClass::kProduct);
+  EXPECT_NEAR(b.low, 2 * a.low, 1e-9);
+  EXPECT_NEAR(b.high, 2 * a.high, 1e-9);
+}
+
+TEST(Calibration, FewRowsCorrectWhatOtherDevicesTaught) {
+  const Device other = gpu_of("other", 1e12), device = gpu_of("one", 2e12);
+  auto rows = products(other, 400, 1.4, 0);
+  // Small products take twice as long: no ten rows could tell where that begins.
+  for (MeasuredRow& row : rows)
+    if (row.seconds < 8e-6) row.seconds *= 2;
+  const RowsOnDevice table{&other, rows};
+  const TileFit prior = calibrate_generic({&table, 1}, {}).fit;
+  CalibrationOptions options;
+  options.prior = &prior;
+
+  auto few = products(device, 12, 1.4 * 1.3, 0);
+  for (MeasuredRow& row : few)
+    if (row.seconds < 1.3 * 8e-6) row.seconds *= 2;
+  const Calibration made = calibrate(device, few, options);
+  ASSERT_NE(made.fit.find(TileClass::kProduct), nullptr);
+  const auto factor = [&](const char* params) {
+    TileDescription d;
+    TileGpu(device).describe(operator_kernel("gemm", "bf16", params), {}, d);
+    return estimate_of(*made.fit.find(TileClass::kProduct), d).seconds.value / d.seconds;
+  };
+  EXPECT_NEAR(factor(R"({"m": 4096, "n": 4096, "k": 4096})"), 1.4 * 1.3, 0.2);
+  EXPECT_NEAR(factor(R"({"m": 64, "n": 64, "k": 64})"), 2 * 1.4 * 1.3, 0.5);
+  few.resize(9);
+  EXPECT_EQ(calibrate(device, few, options).fit.find(TileClass::kProduct), nullptr);
+  options.prior = nullptr;
+  EXPECT_EQ(calibrate(device, few, options).fit.find(TileClass::kProduct), nullptr);
+}
+
+TEST(Calibration, APriorThatMisleadsIsLeftAlone) {
+  const Device other = gpu_of("other", 1e12), device = gpu_of("one", 2e12);
+  auto strange = products(other, 400, 1, 0);
+  SplitMix64 random(3);
+  for (MeasuredRow& row : strange) row.seconds *= std::exp(4 * random.uniform());
+  const RowsOnDevice table{&other, strange};
+  const TileFit prior = calibrate_generic({&table, 1}, {}).fit;
+  const auto rows = products(device, 300, 1.5, 0.02);
+  CalibrationOptions with, without;
+  with.prior = &prior;
+  EXPECT_EQ(to_json(calibrate(device, rows, with).fit),
+            to_json(calibrate(device, rows, without).fit));
+}
+
 TEST(Calibration, OneInFiveIsHeldOutWhateverElseIsInTheTable) {
   const auto rows = products(gpu_of("one", 1e12), 2000, 1, 0);
   int held = 0;

@@ -53,6 +53,52 @@ TEST(TileFeatures, AProductTakesItsFloorAndItsArithmeticOrItsTraffic) {
   EXPECT_NEAR(slow.memory_seconds * 1e6, 2.4576, 1e-9);
 }
 
+TEST(TileFeatures, ThreeFifthsOfTheFloorFollowTheClock) {
+  const TileGpu gpu(small_gpu());
+  constexpr const char* kSizes = R"({"m": 8, "n": 8, "k": 8})";
+  // Of 2.3 µs at 1,980 MHz.
+  EXPECT_NEAR(described(gpu, "gemm", "bf16", kSizes).floor_seconds, 2.3e-6 * (0.4 + 0.6 * 1.98),
+              1e-12);
+  EXPECT_NEAR(described(gpu, "gemm", "bf16", kSizes, Hertz(1.98e9)).floor_seconds, 2.3e-6, 1e-12);
+  EXPECT_NEAR(
+      described(TileGpu(small_gpu(), {.eager = true}), "gemm", "bf16", kSizes, Hertz(1.98e9))
+          .floor_seconds,
+      32.3e-6, 1e-12);
+}
+
+TEST(TileFeatures, WarmOperandsAreReadFromL2WhereTheyFit) {
+  Device device = small_gpu();
+  device.memory[1].bandwidth = BytesPerSecond(4e12);
+  const TileGpu warm(device, {.warm = true});
+  // Six copies of the weights, 6 · 2 · 64 · 512 bytes, activations and results make 0.53 MB
+  // of 1 MB: 0.2 MB a launch at 4 TB/s.
+  const TileDescription fits = described(warm, "gemm", "bf16", R"({"m": 128, "n": 64, "k": 512})");
+  EXPECT_FLOAT_EQ(feature(fits, "kept_in_l2"), 1);
+  EXPECT_NEAR(fits.memory_seconds, 2.0 * (128 * 512 + 512 * 64 + 128 * 64) / 4e12, 1e-15);
+  // Twelve times the weights do not.
+  const TileDescription beyond =
+      described(warm, "gemm", "bf16", R"({"m": 128, "n": 64, "k": 6144})");
+  EXPECT_FLOAT_EQ(feature(beyond, "kept_in_l2"), 0);
+  EXPECT_NEAR(beyond.memory_seconds, 2.0 * (128 * 6144 + 6144 * 64 + 128 * 64) / 1e12, 1e-15);
+  // An addition has no weights: 1 MB of operands are half kept.
+  const TileDescription half = described(warm, "add", "bf16", R"({"shape": [166667]})");
+  EXPECT_NEAR(feature(half, "kept_in_l2"), 0.5, 1e-4);
+  EXPECT_NEAR(half.memory_seconds, 1e-6 * (0.5 + 0.5 / 4), 1e-10);
+  EXPECT_NEAR(described(TileGpu(device), "add", "bf16", R"({"shape": [166667]})").memory_seconds,
+              1e-6, 1e-10);
+}
+
+TEST(TileFeatures, LongProductsRunBetweenBaseAndBoostClockWhereTheyAreMeasuredAtLength) {
+  Device device = small_gpu();
+  device.base_clock = Hertz(0.25e9);
+  constexpr const char* kLong = R"({"m": 12800, "n": 12800, "k": 12800})";
+  const double boost = described(TileGpu(device), "gemm", "bf16", kLong).compute_seconds;
+  EXPECT_NEAR(boost, 2 * 12800.0 * 12800 * 12800 / 4.096e12, 1e-9);
+  // √(0.25 · 1) GHz: twice as long, but for the first 0.3 ms of 1 s.
+  EXPECT_NEAR(described(TileGpu(device, {.warm = true}), "gemm", "bf16", kLong).compute_seconds,
+              boost * (1 + boost / (boost + 300e-6)), 1e-9);
+}
+
 TEST(TileFeatures, KnowsWhatWholeWavesOfWholeTilesLose) {
   const TileGpu gpu(small_gpu());
   const TileDescription d = described(gpu, "gemm", "bf16", R"({"m": 640, "n": 640, "k": 640})");
@@ -103,6 +149,45 @@ TEST(TileFeatures, AttentionOfFewQueriesIsDecode) {
   EXPECT_FLOAT_EQ(feature(d, "lg_tiles_64"), 3);  // 2 · 8 · 2 tiles of 64 on 4 SMs
   EXPECT_FLOAT_EQ(feature(d, "wave_packed"), 1);  // 2 · 2 · ⌈400 / 128⌉ = 16 on 4 SMs
   EXPECT_FLOAT_EQ(feature(d, "lg_tiles_packed"), 2);
+}
+
+TEST(TileFeatures, ABlockOfAttentionWalksThroughWholeTilesOfKeys) {
+  // 100 SMs of 2,048 bf16 FLOPs and 16 special results a clock, at 1 GHz.
+  Device device = small_gpu();
+  device.compute_units = 100;
+  device.matrix.set(ElementType::kBF16, FlopsPerSecond(204.8e12));
+  device.special = FlopsPerSecond(1.6e12);
+  const TileGpu gpu(device);
+  // Tiles of 64 queries and 128 keys of 128: 2 · 64 · 128 · 256 / 2048 + 64 · 128 / 16 = 2,560
+  // clocks, and 2,050 between them. One head of 8,192 keys is not parted: 64 tiles in a row.
+  const TileDescription alone = described(
+      gpu, "sdpa", "bf16", R"({"b": 1, "h": 1, "s": 1, "t": 8192, "d": 128, "paged": true})");
+  EXPECT_NEAR(alone.compute_seconds, 64 * (2560 + 2050) * 1e-9, 1e-12);
+  // Eight heads that share their keys are packed into one tile, which all SMs part among them.
+  const TileDescription parted =
+      described(gpu, "sdpa", "bf16",
+                R"({"b": 1, "h": 8, "kv": 1, "s": 1, "t": 8192, "d": 128, "paged": true})");
+  EXPECT_NEAR(parted.compute_seconds, (2560 + 2050) * 1e-9, 1e-12);
+  EXPECT_GT(parted.seconds - parted.floor_seconds - parted.compute_seconds, 1e-6);  // put together
+  // With a window they are not packed: 2,048 sequences are 16,384 blocks of a tile.
+  const TileDescription window = described(
+      gpu, "sdpa", "bf16",
+      R"({"b": 2048, "h": 8, "kv": 1, "s": 1, "t": 64, "d": 128, "window": 64, "paged": true})");
+  EXPECT_NEAR(window.compute_seconds, 16384 * (2560 + 3000) / 100.0 * 1e-9, 1e-9);
+  // 256 queries see 64.5, 128.5 … keys: one, and twice two tiles and three, half a tile each more.
+  const TileDescription prefill =
+      described(gpu, "sdpa", "bf16",
+                R"({"b": 100, "h": 1, "s": 256, "d": 128, "causal": true, "paged": true})");
+  EXPECT_NEAR(prefill.compute_seconds, 4 * (1.75 * 2560 + 3000) * 1e-9, 1e-9);
+}
+
+TEST(TileFeatures, NarrowKeysAreOtherKernelsWithAndWithoutWarpGroups) {
+  constexpr const char* kShape =
+      R"({"b": 2, "h": 8, "kv": 2, "s": 100, "d": 64, "kv_dtype": "fp8"})";
+  Device device = small_gpu();
+  EXPECT_EQ(feature(described(TileGpu(device), "sdpa", "bf16", kShape), "narrow_keys"), -1);
+  device.architecture = "hopper";
+  EXPECT_EQ(feature(described(TileGpu(device), "sdpa", "bf16", kShape), "narrow_keys"), 1);
 }
 
 TEST(TileFeatures, EveryFeatureHasANameOfItsOwn) {
