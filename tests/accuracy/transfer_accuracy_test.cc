@@ -50,8 +50,6 @@ Found judge(const TileFit& fit, const Device& device, std::span<const MeasuredRo
   for (const MeasuredRow& row : rows) {
     gpu.describe(row.kernel, Hertz(row.sm_hz), d);
     const ClassFit* one = fit.find(d.tile_class);
-    if (one == nullptr && d.tile_class == TileClass::kSingleProduct)
-      one = fit.find(TileClass::kVectorProduct);
     if (one != nullptr) found.add(estimate_of(*one, d), row.seconds);
   }
   return found;

@@ -117,7 +117,8 @@ TileClass TileGpu::class_of(const Kernel& kernel) const {
   if (const auto* p = std::get_if<ProductShape>(&kernel.shape)) {
     const bool grouped = kernel.code == Opcode::k_grouped_dot;
     const ElementType type = kernel.cost.matrix_type;
-    if (!grouped && !on_matrix_[static_cast<size_t>(type)]) return TileClass::kVectorProduct;
+    if (!grouped && (!on_matrix_[static_cast<size_t>(type)] || type == ElementType::kF32))
+      return TileClass::kVectorProduct;
     if (p->weight != ElementType::kNone && bit_width(p->weight) < bit_width(type))
       return grouped ? TileClass::kGroupedWeightOnlyProduct : TileClass::kWeightOnlyProduct;
     if (p->scale_block > 0)

@@ -17,7 +17,7 @@ enum class TileClass : uint8_t {
   kByteProduct,        ///< … of 8 or fewer
   kScaledProduct,      ///< … with a scale for each block
   kWeightOnlyProduct,  ///< … with weights narrower than what they multiply
-  kVectorProduct,      ///< on the vector units (fp32)
+  kVectorProduct,      ///< of fp32, on the vector units or AMD's matrix units, and others there
   kGroupedProduct,     ///< experts, by type as products
   kGroupedByteProduct,
   kGroupedScaledProduct,

@@ -123,6 +123,12 @@ TEST(TileFeatures, TypesOfProductAreClassesOfTheirOwn) {
   EXPECT_EQ(described(gpu, "gemm", "int4_weight", kSizes).tile_class,
             TileClass::kWeightOnlyProduct);
   EXPECT_EQ(described(gpu, "gemm", "fp32", kSizes).tile_class, TileClass::kVectorProduct);
+  // AMD's matrix units take fp32 as it is: four times the rate here, the same class.
+  Device amd = small_gpu();
+  amd.matrix.set(ElementType::kF32, FlopsPerSecond(2048e9));
+  const TileDescription d = described(TileGpu(amd), "gemm", "fp32", kSizes);
+  EXPECT_EQ(d.tile_class, TileClass::kVectorProduct);
+  EXPECT_NEAR(d.compute_seconds, 2 * 128.0 * 128 * 128 / 2048e9, 1e-15);
 }
 
 TEST(TileFeatures, AQuantisingStackScalesItsActivationsFirst) {

@@ -130,29 +130,17 @@ const FitChoice::OfClass& FitChoice::of(TileClass tile_class) const {
   return slot.chosen;
 }
 
-std::optional<FitChoice::OfClass> FitChoice::first_with(TileClass known, TileClass wanted) const {
+FitChoice::OfClass FitChoice::choose(TileClass tile_class) const {
+  const std::lock_guard lock(reading_);
   for (Candidate& candidate : candidates_) {
     const bool other_stack =
         candidate.origin == Origin::kOtherStack || candidate.origin == Origin::kGenericOtherStack;
-    if (other_stack && !is_shared_by_stacks(wanted)) continue;
+    if (other_stack && !is_shared_by_stacks(tile_class)) continue;
     if (candidate.fit == nullptr) candidate.fit = load_tile_fit(candidate.path);
-    if (const ClassFit* fit = candidate.fit->find(known))
-      return OfClass{fit, candidate.fit->protocol,
-                     gap_of(wanted, candidate, &candidate == candidates_.data())};
+    if (const ClassFit* fit = candidate.fit->find(tile_class))
+      return {fit, candidate.fit->protocol,
+              gap_of(tile_class, candidate, &candidate == candidates_.data())};
   }
-  return std::nullopt;
-}
-
-FitChoice::OfClass FitChoice::choose(TileClass tile_class) const {
-  const std::lock_guard lock(reading_);
-  if (auto found = first_with(tile_class, tile_class)) return *std::move(found);
-  // 32-bit products are described alike wherever they run; rates are the physical time's matter.
-  if (tile_class == TileClass::kSingleProduct)
-    if (auto found = first_with(TileClass::kVectorProduct, tile_class)) {
-      found->gap = fmt::format("{} of {} were not measured: predicted as vector products are",
-                               in_words(tile_class), device_);
-      return *std::move(found);
-    }
   if (candidates_.empty())
     return {nullptr,
             {},

@@ -3,7 +3,6 @@
 #include <array>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,8 +35,7 @@ void require_tile_device(const Device& device);
 ///   3. that of the stack's family: kernels/DEVICE.torch.json for torch-eager;
 ///   4. the device's fits under other stacks, by name, for kernels that stacks share;
 ///   5. kernels/generic.STACK.json, over several devices, in the order of 2 to 4.
-/// A class of kernels is answered by the first that knows it; 32-bit products on matrix units
-/// that none knows as those on vector units are. Files are read when the
+/// A class of kernels is answered by the first that knows it. Files are read when the
 /// first kernel wants them, the best one at once.
 class FitChoice {
  public:
@@ -66,8 +64,6 @@ class FitChoice {
   void add_candidates(const std::string& folder, const std::string& device, Origin exact,
                       Origin other_stack);
   OfClass choose(TileClass tile_class) const;
-  /// The first candidate that knows a class, for the kernels of the same or another.
-  std::optional<OfClass> first_with(TileClass known, TileClass wanted) const;
   std::string gap_of(TileClass tile_class, const Candidate& candidate, bool first) const;
 
   std::string device_, stack_;

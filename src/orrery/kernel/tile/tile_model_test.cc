@@ -187,16 +187,6 @@ TEST_F(TileModelTest, AClassThatAFitLacksIsTakenFromTheNext) {
               ElementsAre("scan kernels were not measured: timed by the data sheet of h200 alone"));
 }
 
-TEST_F(TileModelTest, SingleProductsOfMatrixUnitsAreTakenForVectorProducts) {
-  ship("generic.torch.json", constant_fit("generic", "torch", 1.5, {TileClass::kVectorProduct}));
-  const Kernel tf32 = operator_kernel("gemm", "tf32", R"({"m": 512, "n": 512, "k": 512})");
-  const auto predictor = bound();
-  EXPECT_NEAR(factor(*predictor, tf32), 1.5, 1e-5);
-  EXPECT_THAT(predictor->gaps(tf32),
-              ElementsAre("single product kernels of h200 were not measured: predicted as vector "
-                          "products are"));
-}
-
 TEST_F(TileModelTest, AFitOfTheUsersOwnWins) {
   ship("h200.torch.json", constant_fit("h200", "torch", 3));
   const std::string own =
