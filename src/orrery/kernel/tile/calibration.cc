@@ -75,8 +75,12 @@ TreeOptions correction_options(size_t rows, double leaf_unit, int threads) {
 constexpr size_t kFewestForSpread = 200;
 
 /// Features that a fit for devices to come must not learn from: what they say of the devices
-/// measured does not hold for others.
-constexpr std::array<std::string_view, 2> kOfDevice = {"lg_machine_balance", "kv_bytes"};
+/// measured does not hold for others. Attention knows the SMs by the blocks that each gets.
+bool is_of_device(TileClass tile_class, std::string_view feature) {
+  const bool attention = tile_class == TileClass::kAttention || tile_class == TileClass::kDecode;
+  return feature == "lg_machine_balance" || feature == "kv_bytes" ||
+         (attention && feature == "lg_sms");
+}
 constexpr float kAnyValue = 1e9f;
 
 struct Member {
@@ -359,8 +363,7 @@ Calibration calibrate_generic(std::span<const RowsOnDevice> tables,
     const auto names = TileGpu::feature_names(data.tile_class);
     std::vector<size_t> masked;
     for (size_t f = 0; f < names.size(); ++f)
-      if (std::find(kOfDevice.begin(), kOfDevice.end(), names[f]) != kOfDevice.end())
-        masked.push_back(f);
+      if (is_of_device(data.tile_class, names[f])) masked.push_back(f);
     for (size_t i = 0; i < data.size(); ++i)
       for (const size_t f : masked) data.x.row(i)[f] = 0;
     const bool by_device = devices >= kFewestDevices;
