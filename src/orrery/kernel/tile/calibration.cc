@@ -56,6 +56,9 @@ TreeOptions generic_options(size_t rows, int threads) {
   return o;
 }
 
+/// What features of few rows are told apart by.
+constexpr int kFewBins = 64;
+
 /// What a prior leaves over is small, and so are the trees for it.
 TreeOptions correction_options(size_t rows, double leaf_unit, int threads) {
   TreeOptions o;
@@ -65,7 +68,7 @@ TreeOptions correction_options(size_t rows, double leaf_unit, int threads) {
   o.feature_sample = 0.3;
   o.huber_delta = 0.2;
   o.leaf_unit = leaf_unit;
-  o.bins = 64;
+  o.bins = kFewBins;
   o.depth = rows < 100 ? 2 : rows < 400 ? 3 : 4;
   o.trees = rows < 100 ? 60 : rows < 400 ? 120 : 200;
   return o;
@@ -179,6 +182,17 @@ BoostedTrees sum_of(const BoostedTrees& a, const BoostedTrees& b) {
   return {a.features(), a.base() + b.base(), a.leaf_unit(), trees, {}};
 }
 
+/// Half of what each says; they must have the same leaf unit.
+Centre mean_of(const Centre& a, const Centre& b, std::span<const float> target) {
+  const BoostedTrees both = sum_of(a.trees, b.trees);
+  Centre made{{both.features(), both.base() / 2, both.leaf_unit() / 2, both.trees(), {}},
+              a.out_of_fold};
+  for (size_t i = 0; i < target.size(); ++i)
+    made.out_of_fold[i] = (a.out_of_fold[i] + b.out_of_fold[i]) / 2;
+  judge(made, target);
+  return made;
+}
+
 Centre correct_centre(const ClassRows& data, const ClassFit& prior, int threads) {
   std::vector<float> known(data.size());
   prior.centre.predict(data.x, known);
@@ -209,19 +223,21 @@ std::vector<std::pair<float, float>> range_of(const Matrix& x) {
 ClassFit fit_class(const ClassRows& data, const ClassFit* prior, const TreeOptions& options,
                    std::vector<std::optional<OutOfFold>>& found) {
   const size_t n = data.size();
-  Centre centre;
-  bool corrected = false;
-  if (prior != nullptr) {
-    centre = correct_centre(data, *prior, options.threads);
-    corrected = true;
-  }
+  // Few rows, with a prior: what both ways say together is often better than either.
+  const bool few = prior != nullptr && n < kFewestForSpread;
+  std::vector<Centre> ways;
+  if (prior != nullptr) ways.push_back(correct_centre(data, *prior, options.threads));
   if (n >= kFewestRows) {
-    Centre own = fit_centre(data, options);
-    if (!corrected || own.error < centre.error) {
-      centre = std::move(own);
-      corrected = false;
-    }
+    TreeOptions own = options;
+    if (few) own.bins = kFewBins;  // so that the questions of all three fit into one model
+    ways.push_back(fit_centre(data, own));
+    if (few && ways[0].trees.leaf_unit() == ways[1].trees.leaf_unit())
+      ways.push_back(mean_of(ways[0], ways[1], data.target));
   }
+  const auto best = std::min_element(
+      ways.begin(), ways.end(), [](const Centre& a, const Centre& b) { return a.error < b.error; });
+  const bool corrected = prior != nullptr && best != ways.begin() + 1;
+  Centre centre = std::move(*best);
 
   ClassFit fit;
   fit.rows = n;
