@@ -27,7 +27,8 @@ double TileGpu::Builder::attention_seconds(const AttentionShape& a) {
   const bool warp_groups = gpu.warp_groups_;
   // FlashAttention 2 reads keys of 16 bits alone: FlashInfer takes over, which packs as 3 does.
   const bool packs = warp_groups || bit_width(a.kv) < 16;
-  const auto share = static_cast<double>(a.heads / a.kv_heads);
+  const double share =
+      static_cast<double>(a.heads) / static_cast<double>(std::max<int64_t>(1, a.kv_heads));
   const bool packed = packs || (a.queries == 1 && a.window == 0);
   const bool splits = d.tile_class == TileClass::kDecode && (packs || (share > 1 && a.window == 0));
   const auto queries = static_cast<double>(a.queries), keys = static_cast<double>(a.keys);
@@ -53,14 +54,15 @@ double TileGpu::Builder::attention_seconds(const AttentionShape& a) {
     mean = std::min(mean, seen);
     longest = std::min(longest, seen);
   }
-  const double longest_tiles = std::ceil(longest / columns);
+  const double longest_tiles = std::max(1.0, std::ceil(longest / columns));
   const double mean_tiles =
       tiles_of_head > 1 ? std::max(1.0, mean / columns + 0.5) : std::ceil(mean / columns);
 
   const double products = gpu.matrix_per_clock_[static_cast<size_t>(kernel.cost.matrix_type)];
   const double size = static_cast<double>(a.head) + static_cast<double>(a.value_head);
+  const double special = gpu.special_per_clock_;
   const double clocks_of_tile =
-      rows * columns * ((products > 0 ? 2 * size / products : 0) + 1 / gpu.special_per_clock_);
+      rows * columns * ((products > 0 ? 2 * size / products : 0) + (special > 0 ? 1 / special : 0));
   const double parts = splits ? std::clamp(gpu.sms_ / blocks, 1.0, longest_tiles) : 1;
   const double together = blocks * (mean_tiles * clocks_of_tile + kClocksPerBlock) / gpu.sms_;
   const double alone = longest_tiles / parts * (clocks_of_tile + kClocksBetweenTiles);
