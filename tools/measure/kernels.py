@@ -3,6 +3,7 @@
 
   python3 kernels.py --out my_gpu.csv                  ten minutes, a useful calibration
   python3 kernels.py --out my_gpu.csv --minutes 60     again with more time: goes on where it stopped
+  python3 kernels.py --out my_gpu.csv --pass-ms 15     twice the operators in the time, less settled clocks
   python3 kernels.py --out power.csv --sustained       clocks and power instead: burst and sustained
 
 Protocol. Each operator is captured into a CUDA graph of many launches over rotating inputs
@@ -29,7 +30,6 @@ import time
 COLUMNS = ["op", "dtype", "params", "us", "us_min", "us_max", "sm_mhz", "watts", "kernels", "run", "block"]
 SUSTAINED_COLUMNS = ["op", "dtype", "params", "burst_us", "burst_mhz", "sustained_us", "sustained_mhz",
                      "sustained_watts", "run"]
-PASS_SECONDS = 0.060
 PASSES = 3
 BLOCK = 64
 FEWEST_NODES = 48
@@ -407,7 +407,10 @@ class Operators:
             if op == "index_select":
                 return [lambda i=i: t.index_select(sets[i % len(sets)][0].view(rows, width), 0, ids[i % 8])
                         for i in range(max(8, len(sets)))]
-            return [lambda i=i: sets[i % len(sets)][0].view(rows, width).index_add_(
+            # Into tensors of its own: inputs are shared by all operators, and some take
+            # longer over numbers that have grown out of the usual range.
+            tables = [table.view(rows, width).clone() for table, _ in sets]
+            return [lambda i=i: tables[i % len(sets)].index_add_(
                 0, ids[i % 8], sets[i % len(sets)][1].view(count, width), alpha=1e-3) for i in range(max(8, len(sets)))]
         shape = p["shape"]
         count = math.prod(shape)
@@ -455,8 +458,9 @@ class Prepared:
             for _ in range(rounds):
                 for launch in launches:
                     launch()
-        # A convolution would run its whole search again under the profiler.
-        self.first = launches[0] if op != "conv2d" else lambda: None
+        # A convolution would run its whole search again under the profiler; the empty kernel is
+        # the one that parts the operators there.
+        self.first = launches[0] if op not in ("conv2d", "empty") else lambda: None
         self.graph.replay()
         begin.record()
         self.graph.replay()
@@ -563,6 +567,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", required=True, help="CSV to write; rows already in it are kept and not measured again")
     parser.add_argument("--minutes", type=float, default=10, help="how long to go on (10)")
+    parser.add_argument("--pass-ms", type=float, default=60, help="how long a pass replays an operator (60)")
     parser.add_argument("--seed", type=int, default=1, help="which sample (1)")
     parser.add_argument("--ops", default="", help="only these operators, by commas")
     parser.add_argument("--from", dest="source", help="measure the operators of this CSV instead of a designed sample")
@@ -641,7 +646,7 @@ def main():
                     turn = list(range(len(prepared)))
                     order.shuffle(turn)
                     for i in turn:
-                        seen[i].append(prepared[i][1].run(PASS_SECONDS, nvml))
+                        seen[i].append(prepared[i][1].run(options.pass_ms * 1e-3, nvml))
                 for ((op, dtype, params), _), passes, called in zip(prepared, seen, names):
                     passes.sort()
                     middle = passes[len(passes) // 2]

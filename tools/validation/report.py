@@ -26,8 +26,8 @@ NEUSIGHT_GPUS = {"NVIDIA A100 80GB PCIe": "a100-pcie-80gb", "NVIDIA A100-PCIE-40
                  "Tesla P4": "p4", "AMD Instinct MI100": "mi100", "AMD Instinct MI210": "mi210"}
 SHORT_HEAD = ("| {first} | rows | MAPE | median | p90 | inside 90 % | {last} |\n"
               "|---|--:|--:|--:|--:|--:|--:|")
-HEAD = ("| {first} | rows | MAPE | median | p90 | worst | Spearman | inside 90 % | p | ± half | roofline MAPE |\n"
-        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
+HEAD = ("| {first} | rows | MAPE | median | p90 | worst | Spearman | inside 90 % | p | ± half | score | roofline MAPE |\n"
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
 
 
 def validate(program, *arguments):
@@ -47,7 +47,8 @@ def percent(x):
 def row(name, a, roofline):
     return (f"| {name} | {a['rows']} | {percent(a['mean_error'])} | {percent(a['median_error'])} | "
             f"{percent(a['p90_error'])} | {percent(a['worst_error'])} | {a['spearman']:.3f} | {percent(a['coverage'])} | "
-            f"{a['coverage_p']:.2f} | {percent(a['median_half_width'])} | {percent(roofline['mean_error'])} |")
+            f"{a['coverage_p']:.2f} | {percent(a['median_half_width'])} | "
+            f"{a['interval_score'] / a['constant_interval_score']:.2f} | {percent(roofline['mean_error'])} |")
 
 
 def short_row(name, a, beside):
@@ -120,7 +121,8 @@ Made by `python3 tools/validation/report.py build/release/orrery > docs/validati
 
 Errors are |predicted / measured − 1|. "inside 90 %" is the share of rows within their 90 %
 interval, "p" the chance of a share as odd were it truly 90 % (exact binomial test), "± half" the
-interval's median half-width over the prediction. "roofline" is the model of that name on the same
+interval's median half-width over the prediction, "score" Winkler's interval score over that of
+one constant relative width that holds 90 % of the rows (below 1 is better). "roofline" is the model of that name on the same
 rows. No row below was used in a fit.
 
 ## H200, PyTorch: mixed operators at each row's clock

@@ -31,6 +31,16 @@ Accuracy accuracy_of(std::string name, std::span<const JudgedRow> rows) {
   a.coverage = static_cast<double>(inside) / static_cast<double>(rows.size());
   a.coverage_p = binomial_test(inside, static_cast<int64_t>(rows.size()), 0.9);
   a.median_half_width = median(half_widths);
+  std::vector<double> relative;  // |measured / predicted - 1|
+  for (const JudgedRow& row : rows) relative.push_back(std::abs(row.measured / row.predicted - 1));
+  const double width = quantile(relative, 0.9);
+  for (const JudgedRow& row : rows) {
+    const double centre = row.predicted / row.measured;
+    a.interval_score += interval_score(row.low / row.measured, row.high / row.measured, 1);
+    a.constant_interval_score += interval_score(centre * (1 - width), centre * (1 + width), 1);
+  }
+  a.interval_score /= static_cast<double>(rows.size());
+  a.constant_interval_score /= static_cast<double>(rows.size());
   return a;
 }
 

@@ -36,6 +36,10 @@ struct Accuracy {
   double coverage = 0;           ///< Share of the rows inside their 90 % intervals …
   double coverage_p = 0;         ///< … and the chance of one as odd, were it truly 0.9.
   double median_half_width = 0;  ///< Of (high - low) / 2 over the predicted time.
+  double interval_score = 0;  ///< Mean of Winkler's (learn/statistics.h), over the measured time.
+  /// The same of predicted · (1 ± w) for the one w that holds 90 % of these rows: what
+  /// intervals must beat to tell sure from unsure.
+  double constant_interval_score = 0;
 };
 
 /// At least one row.

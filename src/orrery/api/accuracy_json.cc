@@ -13,7 +13,9 @@ JsonAnswer accuracy_json(const Accuracy& a) {
           {"spearman", a.spearman},
           {"coverage", a.coverage},
           {"coverage_p", a.coverage_p},
-          {"median_half_width", a.median_half_width}};
+          {"median_half_width", a.median_half_width},
+          {"interval_score", a.interval_score},
+          {"constant_interval_score", a.constant_interval_score}};
 }
 
 JsonAnswer list_json(const std::vector<Accuracy>& all) {

@@ -35,6 +35,10 @@ TEST(Accuracy, IsWhatItsRowsAre) {
   EXPECT_DOUBLE_EQ(a.coverage, 0.75);
   EXPECT_NEAR(a.coverage_p, 1 - 0.6561, 1e-9);               // all outcomes but 4 of 4
   EXPECT_DOUBLE_EQ(a.median_half_width, (0.225 + 0.5) / 2);  // of 0.2, 0.5, 0.225, 0.5
+  // Over the measured times: widths 0.4, 1.5, 0.36, 2, and 20 × 0.04 for the one outside.
+  EXPECT_NEAR(a.interval_score, (0.4 + 1.5 + 0.36 + 0.8 + 2) / 4, 1e-12);
+  // Nine in ten of 0, 1/4, 1/3, 1/2 are below 0.45; 2 · (1 - 0.45) is 0.1 above the truth.
+  EXPECT_NEAR(a.constant_interval_score, (2 * 0.45 * (1 + 1.5 + 0.8 + 2) + 20 * 0.1) / 4, 1e-12);
   const auto worst = worst_of(rows, 2);
   ASSERT_EQ(worst.size(), 2u);
   EXPECT_EQ(worst[0].line, 5u);

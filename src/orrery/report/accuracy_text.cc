@@ -30,14 +30,17 @@ Table accuracy_table(const std::string& title) {
                 {"Spearman", Align::kRight},
                 {"inside", Align::kRight},
                 {"p", Align::kRight},
-                {"± half", Align::kRight}});
+                {"± half", Align::kRight},
+                {"score", Align::kRight}});
 }
 
 void add(Table& table, const Accuracy& a) {
   table.add({a.name, std::to_string(a.rows), percent(a.mean_error), percent(a.median_error),
              percent(a.p90_error), percent(a.worst_error), fmt::format("{:.3f}", a.spearman),
-             percent(a.coverage), fmt::format("{:.2f}", a.coverage_p),
-             percent(a.median_half_width)});
+             percent(a.coverage), fmt::format("{:.2f}", a.coverage_p), percent(a.median_half_width),
+             a.constant_interval_score > 0
+                 ? fmt::format("{:.2f}", a.interval_score / a.constant_interval_score)
+                 : "-"});
 }
 
 std::string worst_text(const std::vector<JudgedRow>& rows) {
@@ -63,7 +66,9 @@ std::string left_out_text(const std::vector<LeftOut>& rows) {
 
 constexpr const char* kLegend =
     "errors are |predicted / measured - 1|; 'inside' the 90 % interval, 'p' the chance of a share "
-    "as odd were it 90 %; '± half' the interval's median half-width over the prediction";
+    "as odd were it 90 %; '± half' the interval's median half-width over the prediction; "
+    "'score' Winkler's of the intervals over that of one relative width that holds 90 % of the "
+    "rows (below 1: they tell sure from unsure)";
 
 }  // namespace
 

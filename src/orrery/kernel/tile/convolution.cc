@@ -17,7 +17,21 @@ void TileGpu::Builder::convolution(const ConvolutionShape& s) {
   const double rate =
       depthwise ? gpu.vector_per_clock_[static_cast<size_t>(ElementType::kF32)] * gpu.sms_ * clock
                 : gpu.products_per_second(c.matrix_type, clock);
-  add_common(rate > 0 ? c.matrix_flops / rate : 0, c.bytes() / gpu.bandwidth_);
+  // A stride that steps over pixels does not read them.
+  const double element = bytes_of(kernel.tensors[0].element);
+  const auto touched = [](int64_t window, int64_t stride) {
+    return std::min(1.0, static_cast<double>(window) / static_cast<double>(stride));
+  };
+  const double input = static_cast<double>(s.batch * s.channels * s.height * s.width) * element *
+                       touched(s.window_height, s.stride) * touched(s.window_width, s.stride);
+  const double filter = static_cast<double>(s.features) * static_cast<double>(depth) * element;
+  const double output = static_cast<double>(pixels) * static_cast<double>(s.features) * element;
+  add_common(rate > 0 ? c.matrix_flops / rate : 0, (input + filter + output) / gpu.bandwidth_);
+  add("ln_input_share", ln(input / gpu.bandwidth_ / d.seconds));
+  add("ln_filter_share", ln(filter / gpu.bandwidth_ / d.seconds));
+  add("ln_output_share", ln(output / gpu.bandwidth_ / d.seconds));
+  add("align_features", alignment(s.features, 256));
+  add("lg_aspect", lg(static_cast<double>(pixels) / static_cast<double>(n)));
   add("lg_pixels", lg(static_cast<double>(pixels)));
   add("lg_depth", lg(static_cast<double>(depth)));
   add("lg_features", lg(static_cast<double>(s.features)));

@@ -216,5 +216,45 @@ TEST(TileFeatures, AKernelOfNothingHasFiniteFeatures) {
   for (const float x : d.values()) EXPECT_TRUE(std::isfinite(x));
 }
 
+/// What PyTorch's launch configurations (Reduce.cuh, PersistentSoftmax.cuh, ScanUtils.cuh) give.
+struct Launch {
+  const char* op;
+  const char* dtype;
+  const char* params;
+  double values_per_thread, threads, blocks, blocks_per_row;
+};
+
+class RowLaunches : public testing::TestWithParam<Launch> {};
+
+TEST_P(RowLaunches, AreTheLibrarys) {
+  const Launch& expected = GetParam();
+  const TileGpu gpu(small_gpu());
+  const TileDescription d = described(gpu, expected.op, expected.dtype, expected.params);
+  EXPECT_NEAR(std::exp2(feature(d, "lg_values_per_thread")), expected.values_per_thread, 1e-3);
+  EXPECT_NEAR(std::exp2(feature(d, "lg_threads")), expected.threads, 1e-3);
+  EXPECT_NEAR(std::exp2(feature(d, "lg_blocks_per_sm")) * 4, expected.blocks, 1e-2);
+  EXPECT_NEAR(std::exp2(feature(d, "lg_blocks_per_row")), expected.blocks_per_row, 1e-3);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    TileFeatures, RowLaunches,
+    testing::Values(
+        // 32 × 16 threads; 4,176 / 32 = 131 values are too few to part a row among 16 warps.
+        Launch{"reduce_sum", "fp32", R"({"shape": [22, 4176]})", 131, 512, 2, 1},
+        // 8,192 / 32 = 256 = 16 · 16 are enough: 16 values a thread, a block a row.
+        Launch{"reduce_sum", "bf16", R"({"shape": [32, 8192]})", 16, 512, 32, 1},
+        // 2^20 / 512 = 2,048 values: parted among as many blocks as 4 SMs hold, 4 each.
+        Launch{"reduce_sum", "fp32", R"({"shape": [1, 1048576]})", 128, 512, 16, 16},
+        // Down the columns, four outputs a thread: 32 × 4 threads; 300 values are enough to
+        // part a column among 4.
+        Launch{"reduce_sum_axis0", "fp32", R"({"shape": [300, 256]})", 4 * 75, 128, 2, 1},
+        // 100 padded to 128: 4 values a lane, two rows a warp, four warps a block.
+        Launch{"softmax", "bf16", R"({"shape": [100, 100]})", 8, 128, 13, 1},
+        Launch{"softmax", "bf16", R"({"shape": [10, 5000]})", 5, 1024, 10, 1},
+        Launch{"layernorm", "bf16", R"({"shape": [10, 5000]})", 40, 128, 10, 1},
+        // Few long against many short rows: 16 threads along a row of 288, 32 rows a block.
+        Launch{"cumsum", "fp32", R"({"shape": [11235, 288]})", 18, 512, 352, 1},
+        Launch{"cumsum", "fp32", R"({"shape": [1, 19200]})", 15, 128, 10, 1}));
+
 }  // namespace
 }  // namespace orrery
