@@ -48,11 +48,12 @@ constexpr double kSharedVariance = 0.1;
 /// Residuals smaller than the measurement's own scatter say nothing of the model's.
 constexpr double kSmallestResidual = 0.005;
 
-/// What holds for any device takes fewer and shallower trees, however many rows there are.
-TreeOptions generic_options(size_t rows, int threads) {
+/// What holds for any device takes fewer and shallower trees, however many rows there are:
+/// the fewer, the fewer devices there are to tell.
+TreeOptions generic_options(size_t rows, size_t devices, int threads) {
   TreeOptions o = centre_options(rows, threads);
   o.depth = std::min(o.depth, 5);
-  o.trees = std::min(o.trees, 260);
+  o.trees = std::min(o.trees, devices >= kFewestDevices ? 260 : 180);
   return o;
 }
 
@@ -387,7 +388,8 @@ Calibration calibrate_generic(std::span<const RowsOnDevice> tables,
       for (const Member& m : data.members) data.fold.push_back(m.device);
     else
       fold_by_operator(data, options);
-    ClassFit fit = fit_class(data, nullptr, generic_options(data.size(), options.threads), found);
+    ClassFit fit =
+        fit_class(data, nullptr, generic_options(data.size(), devices, options.threads), found);
     for (const size_t f : masked) fit.range[f] = {-kAnyValue, kAnyValue};
     if (by_device) {
       fit.shared = shared_by_device(data, found, tables.size());

@@ -111,7 +111,7 @@ TEST(Calibration, RowsOfSeveralDevicesArePredictedWithoutTheirOwn) {
 
 TEST(Calibration, WhatFewDevicesTeachIsTrustedHalfAsFar) {
   const Device device = gpu_of("one", 1e12);
-  const auto rows = products(device, 300, 1.2, 0.1);
+  const auto rows = products(device, 90, 1.2, 0.1);
   const RowsOnDevice table{&device, rows};
   const Calibration own = calibrate(device, rows, {}), generic = calibrate_generic({&table, 1}, {});
   const ClassFit& a = *own.fit.find(TileClass::kProduct);
