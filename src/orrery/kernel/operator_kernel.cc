@@ -148,6 +148,7 @@ class OperatorBuilder {
     down.k = inter;
     ProductShape both = up;
     both.n = 3 * inter;
+    both.tokens = p_.size(P::k_tokens);
     both.choices = static_cast<int32_t>(std::min<int64_t>(p_.size(P::k_topk), INT32_MAX));
     both.ranks = static_cast<int32_t>(std::min<int64_t>(ep, INT32_MAX));
     begin(Opcode::k_grouped_dot);

@@ -103,7 +103,7 @@ TEST(OperatorKernel, AMixtureOfExpertsIsTwoGroupedProductsOnARank) {
   EXPECT_EQ(moe.family, KernelFamily::kGemm);
   EXPECT_EQ(moe.code, Opcode::k_grouped_dot);
   EXPECT_EQ(std::get<ProductShape>(moe.shape),
-            (ProductShape{1, 200, 3 * 704, 2048, 16, 8, 4, 0.6F, ElementType::kBF16, 0}));
+            (ProductShape{1, 200, 3 * 704, 2048, 16, 8, 4, 0.6F, ElementType::kBF16, 0, 100}));
 }
 
 TEST(OperatorKernel, GroupsWithoutRowsAreNotRead) {

@@ -12,19 +12,22 @@
 namespace orrery {
 namespace {
 
-/// Larger tables bear deeper and more trees. Leaves are rounded as coarsely as the next
-/// tree can make good.
+/// Larger tables bear deeper and more trees, and less of a hold on them. Leaves are rounded
+/// as coarsely as the next tree can make good.
 TreeOptions centre_options(size_t rows, int threads) {
+  const bool large = rows >= 4000;
   TreeOptions o;
   o.threads = threads;
-  o.learning_rate = rows < 1000 ? 0.1 : 0.15;
+  o.learning_rate = large ? 0.12 : 0.1;
   o.leaf_regularization = 1;
   o.row_sample = 0.8;
-  o.feature_sample = 0.5;
-  o.huber_delta = 0.3;
-  o.leaf_unit = 2e-3;
-  o.depth = rows < 100 ? 3 : rows < 400 ? 4 : rows < 4500 ? 5 : 6;
-  o.trees = rows < 100 ? 100 : rows < 400 ? 200 : rows < 1000 ? 300 : rows < 2500 ? 260 : 360;
+  o.huber_delta = large ? 0.12 : 0.1;
+  o.refits = 1;
+  o.refit_regularization = large ? 20 : 30;
+  o.leaf_unit = 1e-3;
+  o.short_leaves = true;
+  o.depth = rows < 100 ? 3 : rows < 400 ? 4 : rows < 1000 ? 5 : 6;
+  o.trees = rows < 100 ? 100 : rows < 400 ? 200 : rows < 1000 ? 300 : large ? 520 : 420;
   return o;
 }
 
@@ -35,6 +38,7 @@ TreeOptions spread_options(size_t rows, int threads) {
   o.leaf_regularization = 20;
   o.feature_sample = 0.5;
   o.leaf_unit = 1e-3;
+  o.short_leaves = true;
   o.depth = 3;
   o.trees = rows < 100 ? 20 : 60;
   return o;

@@ -48,7 +48,7 @@ std::string_view name(TileClass tile_class);
 /// wave. A fit (fit.h) multiplies it by exp(f(features)). Features are logarithms,
 /// ratios and per-SM counts, so that what is learned on one GPU says something of another.
 struct TileDescription {
-  static constexpr size_t kMostFeatures = 48;
+  static constexpr size_t kMostFeatures = 64;
 
   TileClass tile_class = TileClass::kOther;
   double seconds = 0;
