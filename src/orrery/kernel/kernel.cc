@@ -155,6 +155,18 @@ void describe_attention(Kernel& kernel, const OpView& op) {
   add_tensor(kernel, size_of(result), 1 | 2 | 8, true);
 }
 
+/// Whether a reduction takes the largest or smallest: by its reducer's name or its body.
+bool reduces_by_comparing(const OpView& op) {
+  const std::string_view reducer = op.string(Attr::kReducer);
+  bool found = reducer == name(Opcode::k_maximum) || reducer == name(Opcode::k_minimum);
+  for (const RegionId body : op.bodies())
+    for_each_op(op.workload(), op.workload().region(body), [&](OpId id) {
+      const Opcode code = op.workload().op(id).code;
+      found |= code == Opcode::k_maximum || code == Opcode::k_minimum;
+    });
+  return found;
+}
+
 /// A reduction's rows; nothing where they cannot be told.
 KernelShape rows_of(const OpView& op) {
   const Type& input = op.operand_type(0);
@@ -197,7 +209,9 @@ KernelShape rows_of(const OpView& op) {
       const int64_t last = input.rank() - 1;
       const bool all_kept = op.code() == Opcode::k_reduce || op.code() == Opcode::k_arg_max;
       if (dims.empty() && !all_kept) return row_shape(input.dims, {&last, 1});
-      return row_shape(input.dims, dims);
+      RowShape shape = row_shape(input.dims, dims);
+      shape.compares = op.code() == Opcode::k_reduce && reduces_by_comparing(op);
+      return shape;
     }
   }
 }

@@ -85,6 +85,11 @@ TEST(Kernel, ReductionsKnowTheirRows) {
   EXPECT_EQ(rows("1", "4x16xf32"), (RowShape{64, 8, 16}));
   EXPECT_EQ(rows("0, 1", "16xf32"), (RowShape{16, 32, 16}));
   EXPECT_EQ(rows("0, 2", "8xf32"), (RowShape{8, 64, 1}));
+  const Kernel most = kernel(
+      Opcode::k_reduce, "(%a: tensor<4x8xf32>, %z: tensor<f32>)",
+      "  %0 = stablehlo.reduce(%a init: %z) applies stablehlo.maximum across dimensions = [1] : "
+      "(tensor<4x8xf32>, tensor<f32>) -> tensor<4xf32>");
+  EXPECT_EQ(std::get<RowShape>(most.shape), (RowShape{4, 8, 1, true}));
 }
 
 TEST(Kernel, TranspositionsKnowWhatStaysSideBySide) {

@@ -148,6 +148,7 @@ class OperatorBuilder {
     down.k = inter;
     ProductShape both = up;
     both.n = 3 * inter;
+    both.tokens = p_.size(P::k_tokens);
     both.choices = static_cast<int32_t>(std::min<int64_t>(p_.size(P::k_topk), INT32_MAX));
     both.ranks = static_cast<int32_t>(std::min<int64_t>(ep, INT32_MAX));
     begin(Opcode::k_grouped_dot);
@@ -286,13 +287,14 @@ class OperatorBuilder {
     add_work(kernel_.cost, elements(x), row_work(code, 0));
   }
 
-  void reduce(int64_t otherwise) {
+  void reduce(int64_t otherwise, bool compares = false) {
     refuse_scales();
     const auto dims = p_.shape();
     const int64_t axis = p_.axis(dims.size(), otherwise);
     const TensorSize x = tensor(type_.storage, dims);
     const TensorSize y = tensor(type_.storage, {x.elements / dims[static_cast<size_t>(axis)]});
     begin_rows(Opcode::k_reduce, dims, axis);
+    std::get<RowShape>(kernel_.shape).compares = compares;
     read_whole(x);
     write_whole(y);
     kernel_.cost.vector_type = x.element;
@@ -530,7 +532,8 @@ constexpr std::array kOperators = {
              [](Builder& b) { b.over_last_axis(Opcode::k_rms_norm, 1); }},
     Operator{"cumsum", "shape", kShape, [](Builder& b) { b.over_last_axis(Opcode::k_cumsum, 0); }},
     Operator{"reduce_sum", "shape, axis (-1)", kShapeAndAxis, [](Builder& b) { b.reduce(-1); }},
-    Operator{"reduce_max", "shape, axis (-1)", kShapeAndAxis, [](Builder& b) { b.reduce(-1); }},
+    Operator{"reduce_max", "shape, axis (-1)", kShapeAndAxis,
+             [](Builder& b) { b.reduce(-1, true); }},
     Operator{"reduce_sum_axis0", "shape; over the first axis", kShape,
              [](Builder& b) { b.reduce(0); }},
     Operator{"transpose", "shape; the two last axes swapped", kShape,

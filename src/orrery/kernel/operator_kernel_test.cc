@@ -103,7 +103,7 @@ TEST(OperatorKernel, AMixtureOfExpertsIsTwoGroupedProductsOnARank) {
   EXPECT_EQ(moe.family, KernelFamily::kGemm);
   EXPECT_EQ(moe.code, Opcode::k_grouped_dot);
   EXPECT_EQ(std::get<ProductShape>(moe.shape),
-            (ProductShape{1, 200, 3 * 704, 2048, 16, 8, 4, 0.6F, ElementType::kBF16, 0}));
+            (ProductShape{1, 200, 3 * 704, 2048, 16, 8, 4, 0.6F, ElementType::kBF16, 0, 100}));
 }
 
 TEST(OperatorKernel, GroupsWithoutRowsAreNotRead) {
@@ -129,7 +129,7 @@ TEST(OperatorKernel, Shapes) {
   EXPECT_EQ(std::get<RowShape>(shape("sort", three)), (RowShape{15, 7, 1}));
   EXPECT_EQ(std::get<RowShape>(shape("reduce_sum_axis0", three)), (RowShape{35, 3, 35}));
   EXPECT_EQ(std::get<RowShape>(shape("reduce_max", R"({"shape": [3, 5, 7], "axis": -2})")),
-            (RowShape{21, 5, 7}));
+            (RowShape{21, 5, 7, true}));
   EXPECT_EQ(std::get<MoveShape>(shape("transpose", three)), (MoveShape{105, 1, 1}));
   EXPECT_EQ(std::get<MoveShape>(shape("permute", R"({"shape": [3, 5, 7], "order": [1, 0, 2]})")),
             (MoveShape{105, 7, 7}));

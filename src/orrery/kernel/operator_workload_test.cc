@@ -67,8 +67,9 @@ class OperatorWorkload {
     if (op == "layernorm") return over_last_axis(Opcode::k_layer_norm, 2);
     if (op == "rmsnorm") return over_last_axis(Opcode::k_rms_norm, 1);
     if (op == "cumsum") return over_last_axis(Opcode::k_cumsum, 0);
-    if (op == "reduce_sum" || op == "reduce_max") return reduce(size("axis", -1));
-    if (op == "reduce_sum_axis0") return reduce(0);
+    if (op == "reduce_sum") return reduce(size("axis", -1), Opcode::k_add);
+    if (op == "reduce_max") return reduce(size("axis", -1), Opcode::k_maximum);
+    if (op == "reduce_sum_axis0") return reduce(0, Opcode::k_add);
     if (op == "transpose") return permute(true);
     if (op == "permute") return permute(false);
     if (op == "topk") return top_k();
@@ -169,12 +170,18 @@ class OperatorWorkload {
     b_.set_ints(Attr::kDimensions, {rank() - 1});
     return finish(storage_, shape());
   }
-  OpId reduce(int64_t axis) {
+  OpId reduce(int64_t axis, Opcode combiner) {
     if (axis < 0) axis += rank();
     Sizes kept = shape();
     kept.erase(kept.begin() + axis);
     b_.begin_op(Opcode::k_reduce, {{argument(storage_, shape())}}, 1);
     b_.set_ints(Attr::kDimensions, {axis});
+    const TypeId scalar = b_.tensor_type(storage_, {});
+    b_.begin_region();
+    const ValueId left = b_.add_region_argument(scalar), right = b_.add_region_argument(scalar);
+    const ValueId combined = b_.emit(combiner, {left, right}, scalar);
+    b_.emit_return(std::span(&combined, 1));
+    b_.end_region();
     return finish(storage_, kept);
   }
   OpId permute(bool last_two) {

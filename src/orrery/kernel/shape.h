@@ -13,7 +13,8 @@ namespace orrery {
 /// batch × [m,k]·[k,n]. A grouped product (experts) has `groups` weight matrices
 /// and its rows, m in all, spread over them as (i+1)^-skew. Of a whole mixture-of-experts
 /// block, both products, `choices` says how many experts a token goes to and `ranks`
-/// over how many devices the experts are spread; m counts one device's rows.
+/// over how many devices the experts are spread; m counts one device's rows, one at least,
+/// and `tokens` those that choose, on all devices.
 struct ProductShape {
   int64_t batch = 1, m = 1, n = 1, k = 1;
   int64_t groups = 1;
@@ -22,6 +23,7 @@ struct ProductShape {
   float skew = 0;
   ElementType weight = ElementType::kNone;  ///< Stored type of the second operand.
   int32_t scale_block = 0;                  ///< Elements along k that share a scale; 0: all.
+  int64_t tokens = 0;
   bool operator==(const ProductShape&) const = default;
 };
 
@@ -47,6 +49,7 @@ struct AttentionShape {
 /// elements apart. Norms, softmax, reductions, scans, sorts.
 struct RowShape {
   int64_t rows = 1, columns = 1, inner = 1;
+  bool compares = false;  ///< A reduction to the largest or smallest instead of the sum.
   bool operator==(const RowShape&) const = default;
 };
 

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
+#include <optional>
 #include <stdexcept>
 #include <tuple>
 
@@ -19,6 +21,16 @@ namespace {
 
 bool before(const BoostedTrees::Split& a, const BoostedTrees::Split& b) {
   return std::tie(a.feature, a.threshold) < std::tie(b.feature, b.threshold);
+}
+
+/// All distinct questions, by feature and threshold.
+std::vector<BoostedTrees::Split> questions_of(const std::vector<BoostedTrees::Tree>& trees) {
+  std::vector<BoostedTrees::Split> distinct;
+  for (const BoostedTrees::Tree& tree : trees)
+    distinct.insert(distinct.end(), tree.splits.begin(), tree.splits.end());
+  std::ranges::sort(distinct, before);
+  distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+  return distinct;
 }
 
 void check_tree(const BoostedTrees::Tree& tree, size_t number, size_t features) {
@@ -147,17 +159,14 @@ BoostedTrees::BoostedTrees(size_t features, double base, double leaf_unit,
       invalid(fmt::format("importance[{}]: expected 0 to 1", f));
 
   int64_t largest_sum = 0;
-  std::vector<Split> distinct;
   for (size_t t = 0; t < trees.size(); ++t) {
     check_tree(trees[t], t, features);
     int64_t largest = 0;
     for (const int32_t leaf : trees[t].leaves) largest = std::max(largest, std::abs(int64_t{leaf}));
     largest_sum += largest;
     if (largest_sum > kMaxSum) invalid(fmt::format("trees[{}].leaves: the sum overflows", t));
-    distinct.insert(distinct.end(), trees[t].splits.begin(), trees[t].splits.end());
   }
-  std::ranges::sort(distinct, before);
-  distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+  const std::vector<Split> distinct = questions_of(trees);
   std::vector<uint16_t> number(distinct.size());
   for (size_t d = 0; d < distinct.size(); ++d) {
     if (questions_.empty() || questions_.back().feature != distinct[d].feature) {
@@ -270,50 +279,115 @@ void BoostedTrees::predict(const Matrix& rows, std::span<float> out) const {
   }
 }
 
-std::string to_json(const BoostedTrees& trees) {
-  std::string text = fmt::format("{{\"features\":{},\"base\":{},\"leaf_unit\":{}", trees.features(),
-                                 json_number(trees.base()), json_number(trees.leaf_unit()));
-  if (!trees.importance().empty()) {
+namespace {
+
+constexpr char kFirstCharacter = '#', kLastCharacter = '~', kNoCharacter = '\\';
+static_assert(kLastCharacter - kFirstCharacter == 2 * BoostedTrees::kLargestCharacter + 1);
+
+char character_of(int32_t value) {
+  const char c = static_cast<char>(kFirstCharacter + value + BoostedTrees::kLargestCharacter);
+  return static_cast<char>(c < kNoCharacter ? c : c + 1);
+}
+
+std::optional<int32_t> value_of(char c) {
+  if (c < kFirstCharacter || c > kLastCharacter || c == kNoCharacter) return std::nullopt;
+  return c - kFirstCharacter - (c > kNoCharacter ? 1 : 0) - BoostedTrees::kLargestCharacter;
+}
+
+/// The leaves as text, and what to multiply them by where that is not 1.
+std::string leaves_text(const std::vector<int32_t>& leaves) {
+  int32_t divisor = 0, largest = 0;
+  for (const int32_t leaf : leaves) {
+    divisor = std::gcd(divisor, leaf);
+    largest = std::max(largest, std::abs(leaf));
+  }
+  if (largest <= BoostedTrees::kLargestCharacter) divisor = 1;
+  if (largest / divisor > BoostedTrees::kLargestCharacter)
+    return fmt::format("[{}]", fmt::join(leaves, ","));
+  std::string text = "\"";
+  for (const int32_t leaf : leaves) text += character_of(leaf / divisor);
+  text += '"';
+  return divisor == 1 ? text : fmt::format("{},{}", text, divisor);
+}
+
+std::vector<int32_t> leaves_from(const std::vector<JsonValue>& parts, size_t count) {
+  constexpr int32_t kMost = std::numeric_limits<int32_t>::max();
+  if (!parts[1].is_text()) {
+    if (parts.size() > 2) parts[2].fail("no factor belongs to leaves that are numbers");
+    return parts[1].whole_numbers(count, -kMost, kMost);
+  }
+  const int64_t factor =
+      parts.size() > 2 ? parts[2].whole(1, kMost / BoostedTrees::kLargestCharacter) : 1;
+  const std::string text = parts[1].text();
+  if (text.size() != count)
+    parts[1].fail(fmt::format("expected {} characters, found {}", count, text.size()));
+  std::vector<int32_t> leaves;
+  for (const char c : text) {
+    const auto value = value_of(c);
+    if (!value) parts[1].fail(fmt::format("character {} is no leaf", leaves.size()));
+    leaves.push_back(static_cast<int32_t>(*value * factor));
+  }
+  return leaves;
+}
+
+}  // namespace
+
+std::string to_json(const BoostedTrees& model) {
+  std::string text = fmt::format("{{\"features\":{},\"base\":{},\"leaf_unit\":{}", model.features(),
+                                 json_number(model.base()), json_number(model.leaf_unit()));
+  if (!model.importance().empty()) {
     text += ",\"importance\":[";
-    for (const double share : trees.importance()) text += json_number(share) + ",";
+    for (const double share : model.importance()) text += json_number(share) + ",";
     text.back() = ']';
   }
-  text += ",\"trees\":[";
+  const std::vector<BoostedTrees::Tree> trees = model.trees();
+  const std::vector<BoostedTrees::Split> questions = questions_of(trees);
+  text += ",\"questions\":[";
+  for (size_t q = 0; q < questions.size(); ++q) {
+    const bool next = q == 0 || questions[q].feature != questions[q - 1].feature;
+    if (next) text += fmt::format("{}[{},[", q > 0 ? "]],\n" : "", questions[q].feature);
+    text += (next ? "" : ",") + json_number(questions[q].threshold);
+  }
+  text += questions.empty() ? "],\n\"trees\":[" : "]]],\n\"trees\":[";
   const char* separator = "\n";
-  for (const BoostedTrees::Tree& tree : trees.trees()) {
+  for (const BoostedTrees::Tree& tree : trees) {
     text += separator;
     separator = ",\n";
-    text += "{\"splits\":[";
+    text += "[[";
     for (const BoostedTrees::Split& split : tree.splits)
-      text += fmt::format("[{},{}],", split.feature, json_number(split.threshold));
+      text += fmt::format("{},",
+                          std::ranges::lower_bound(questions, split, before) - questions.begin());
     text.back() = ']';
-    text += fmt::format(",\"leaves\":[{}]}}", fmt::join(tree.leaves, ","));
+    text += "," + leaves_text(tree.leaves) + "]";
   }
   return text + "]}";
 }
 
 BoostedTrees trees_from_json(const JsonValue& value) {
-  value.expect_only({"features", "base", "leaf_unit", "importance", "trees"});
+  value.expect_only({"features", "base", "leaf_unit", "importance", "questions", "trees"});
   const auto features =
       static_cast<size_t>(value.member("features").whole(0, BoostedTrees::kMaxFeatures));
   std::vector<double> importance;
   if (value.has("importance")) importance = value.member("importance").numbers(features);
 
+  std::vector<BoostedTrees::Split> questions;
+  for (const JsonValue& entry : value.member("questions").elements(0, features)) {
+    const auto parts = entry.elements(2, 2);
+    const int64_t feature = parts[0].whole(0, static_cast<int64_t>(features) - 1);
+    for (const JsonValue& threshold : parts[1].elements(1, BoostedTrees::kMaxThresholds))
+      // Adding 0 turns -0 into 0, which asks the same question.
+      questions.push_back(
+          {static_cast<uint16_t>(feature), static_cast<float>(threshold.number()) + 0.0f});
+  }
+
   std::vector<BoostedTrees::Tree> trees;
   for (const JsonValue& entry : value.member("trees").elements(0, BoostedTrees::kMaxTrees)) {
-    entry.expect_only({"splits", "leaves"});
+    const auto parts = entry.elements(2, 3);
     BoostedTrees::Tree tree;
-    for (const JsonValue& pair : entry.member("splits").elements(1, BoostedTrees::kMaxDepth)) {
-      const std::vector<double> parts = pair.numbers(2);
-      if (parts[0] < 0 || parts[0] >= static_cast<double>(features) ||
-          parts[0] != std::floor(parts[0]))
-        pair.fail(fmt::format("feature {} of {}", parts[0], features));
-      // Adding 0 turns -0 into 0, which asks the same question.
-      tree.splits.push_back({static_cast<uint16_t>(parts[0]), static_cast<float>(parts[1]) + 0.0f});
-    }
-    tree.leaves = entry.member("leaves").whole_numbers(size_t{1} << tree.splits.size(),
-                                                       -std::numeric_limits<int32_t>::max(),
-                                                       std::numeric_limits<int32_t>::max());
+    for (const JsonValue& number : parts[0].elements(1, BoostedTrees::kMaxDepth))
+      tree.splits.push_back(questions[static_cast<size_t>(
+          number.whole(0, static_cast<int64_t>(questions.size()) - 1))]);
+    tree.leaves = leaves_from(parts, size_t{1} << tree.splits.size());
     trees.push_back(std::move(tree));
   }
   try {

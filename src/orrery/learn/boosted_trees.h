@@ -27,7 +27,8 @@ class BoostedTrees {
   static constexpr size_t kMaxDepth = 8;
   static constexpr size_t kMaxTrees = 4096;
   static constexpr size_t kMaxFeatures = 2048;
-  static constexpr size_t kMaxThresholds = 255;  ///< that differ, of one feature
+  static constexpr size_t kMaxThresholds = 255;     ///< that differ, of one feature
+  static constexpr int32_t kLargestCharacter = 45;  ///< that one character of the text holds
 
   struct Split {
     uint16_t feature = 0;
@@ -93,9 +94,15 @@ class BoostedTrees {
   std::vector<int32_t> leaves_;       // of all trees, one after the other
 };
 
-/// The text of a JSON object, one tree a line, that reads back as an equal model:
-///   {"features":2,"base":0.5,"leaf_unit":1e-05,"importance":[1,0],"trees":[
-///   {"splits":[[0,1.5]],"leaves":[-7,7]}]}
+/// The text of a JSON object that reads back as an equal model. Questions are
+/// [feature, [threshold, …]]; they are numbered through all thresholds, and a tree is a line
+/// of the numbers it asks and of its leaves:
+///   {"features":2,"base":0.5,"leaf_unit":1e-05,"importance":[1,0],"questions":[[0,[1.5]]],
+///   "trees":[
+///   [[0],"IW"]]}
+/// A leaf is a character: the 91 from '#' to '~' without the backslash are -45 to 45 ('P' is
+/// 0), times a third element where there is one. Leaves that this does not reach are an
+/// array of whole numbers.
 std::string to_json(const BoostedTrees& trees);
 /// Throws `kInput` with the path of whatever is not as `to_json` writes it.
 BoostedTrees trees_from_json(const JsonValue& value);

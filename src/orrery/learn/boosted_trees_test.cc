@@ -122,11 +122,30 @@ TEST(BoostedTrees, RefusesAnotherNumberOfFeatures) {
 }
 
 TEST(BoostedTrees, WritesOneTreeALine) {
-  EXPECT_EQ(to_json(two_trees()),
-            R"({"features":3,"base":1,"leaf_unit":0.5,"importance":[0.5,0.25,0.25],"trees":[
-{"splits":[[0,1.5],[2,-1]],"leaves":[10,20,30,40]},
-{"splits":[[1,0.25]],"leaves":[-3,3]}]})");
-  EXPECT_EQ(to_json(BoostedTrees()), R"({"features":0,"base":0,"leaf_unit":1,"trees":[]})");
+  EXPECT_EQ(
+      to_json(two_trees()),
+      R"({"features":3,"base":1,"leaf_unit":0.5,"importance":[0.5,0.25,0.25],"questions":[[0,[1.5]],
+[1,[0.25]],
+[2,[-1]]],
+"trees":[
+[[0,2],"Zeoy"],
+[[1],"MS"]]})");
+  EXPECT_EQ(to_json(BoostedTrees()),
+            "{\"features\":0,\"base\":0,\"leaf_unit\":1,\"questions\":[],\n\"trees\":[]}");
+}
+
+TEST(BoostedTrees, ALeafIsACharacterWhereOneReaches) {
+  const auto leaves = [](std::vector<int32_t> of_tree) {
+    const std::string text =
+        to_json(BoostedTrees(1, 0, 1, {Tree{{{0, 1}}, std::move(of_tree)}}, {}));
+    return text.substr(text.find("[[0],") + 5);
+  };
+  EXPECT_EQ(leaves({-45, 45}), R"("#~"]]})");
+  EXPECT_EQ(leaves({0, 11}), R"("P["]]})");  // '[' comes before the backslash …
+  EXPECT_EQ(leaves({0, 12}), R"("P]"]]})");  // … that is no leaf
+  EXPECT_EQ(leaves({0, 0}), R"("PP"]]})");
+  EXPECT_EQ(leaves({90, -4}), R"("~N",2]]})");
+  EXPECT_EQ(leaves({46, 1}), "[46,1]]]}");
 }
 
 TEST(BoostedTrees, ReadsBackAsItWas) {
@@ -182,45 +201,61 @@ TEST(BoostedTrees, RefusesWhatIsNotATree) {
 
 TEST(BoostedTrees, HostileFilesAreNamedWithTheirPlace) {
   const auto with = [](std::string_view tree) {
-    return R"({"features":40,"base":0,"leaf_unit":1e-5,"trees":[{"splits":[[0,1]],"leaves":[0,1]},)" +
+    return R"({"features":40,"base":0,"leaf_unit":1e-5,"questions":[[0,[1]],[7,[2,3]]],"trees":[[[0],"PQ"],)" +
            std::string(tree) + "]}";
   };
-  EXPECT_EQ(error_of(with(R"({"splits":[[0,1],[41,2]],"leaves":[0,1,2,3]})")),
-            "t.json: trees[1].splits[1]: feature 41 of 40");
-  EXPECT_EQ(error_of(with(R"({"splits":[[0,1]],"leaves":[0,1,2,3]})")),
-            "t.json: trees[1].leaves: expected an array of 2, found an array of 4");
-  EXPECT_EQ(error_of(with(R"({"splits":[[0,1]],"leaves":[0,1.5]})")),
-            "t.json: trees[1].leaves[1]: expected a whole number from -2147483647 to 2147483647, "
+  EXPECT_EQ(error_of(with(R"([[0,3],"PPPP"])")),
+            "t.json: trees[1][0][1]: expected a whole number from 0 to 2, found 3");
+  EXPECT_EQ(error_of(with(R"([[-1],"PP"])")),
+            "t.json: trees[1][0][0]: expected a whole number from 0 to 2, found -1");
+  EXPECT_EQ(error_of(with(R"([[0],"PPPP"])")),
+            "t.json: trees[1][1]: expected 2 characters, found 4");
+  EXPECT_EQ(error_of(with(R"([[0],"P "])")), "t.json: trees[1][1]: character 1 is no leaf");
+  EXPECT_EQ(error_of(with(R"([[0],"\\P"])")), "t.json: trees[1][1]: character 0 is no leaf");
+  EXPECT_EQ(error_of(with(R"([[0],"PP",0])")),
+            "t.json: trees[1][2]: expected a whole number from 1 to 47721858, found 0");
+  EXPECT_EQ(error_of(with(R"([[0],[0,1],2])")),
+            "t.json: trees[1][2]: no factor belongs to leaves that are numbers");
+  EXPECT_EQ(error_of(with(R"([[0],[0,1,2,3]])")),
+            "t.json: trees[1][1]: expected an array of 2, found an array of 4");
+  EXPECT_EQ(error_of(with(R"([[0],[0,1.5]])")),
+            "t.json: trees[1][1][1]: expected a whole number from -2147483647 to 2147483647, "
             "found 1.5");
-  EXPECT_EQ(error_of(with(R"({"splits":[[0,1]],"leaves":[0,3000000000]})")),
-            "t.json: trees[1].leaves[1]: expected a whole number from -2147483647 to 2147483647, "
+  EXPECT_EQ(error_of(with(R"([[0],[0,3000000000]])")),
+            "t.json: trees[1][1][1]: expected a whole number from -2147483647 to 2147483647, "
             "found 3000000000");
-  EXPECT_EQ(error_of(with(R"({"splits":[[0,1,2]],"leaves":[0,1]})")),
-            "t.json: trees[1].splits[0]: expected an array of 2, found an array of 3");
-  EXPECT_EQ(error_of(with(R"({"splits":[[-1,1]],"leaves":[0,1]})")),
-            "t.json: trees[1].splits[0]: feature -1 of 40");
-  EXPECT_EQ(error_of(with(R"({"splits":[[0.5,1]],"leaves":[0,1]})")),
-            "t.json: trees[1].splits[0]: feature 0.5 of 40");
-  EXPECT_EQ(error_of(with(R"({"splits":[[0,1e300]],"leaves":[0,1]})")),
-            "t.json: trees[1].splits[0]: the threshold is not finite");
-  EXPECT_EQ(error_of(with(R"({"splits":[[0,null]],"leaves":[0,1]})")),
-            "t.json: trees[1].splits[0][1]: expected a number, found null");
-  EXPECT_EQ(error_of(with(R"({"splits":[],"leaves":[0]})")),
-            "t.json: trees[1].splits: expected 1 to 8 elements, found 0");
-  EXPECT_EQ(error_of(with(R"({"splits":[[0,1],[0,1],[0,1],[0,1],[0,1],[0,1],[0,1],[0,1],[0,1]]})")),
-            "t.json: trees[1].splits: expected 1 to 8 elements, found 9");
-  EXPECT_EQ(error_of(with(R"({"splits":[[0,1]]})")),
-            "t.json: trees[1]: member \"leaves\" is missing");
-  EXPECT_EQ(error_of(with(R"({"splits":[[0,1]],"leaves":[0,1],"gain":3})")),
-            "t.json: trees[1]: unknown member \"gain\"; known are \"splits\", \"leaves\"");
-  EXPECT_EQ(error_of(with("7")), "t.json: trees[1]: expected an object, found 7");
+  EXPECT_EQ(error_of(with(R"([[],"P"])")),
+            "t.json: trees[1][0]: expected 1 to 8 elements, found 0");
+  EXPECT_EQ(error_of(with(R"([[0,0,0,0,0,0,0,0,0],"P"])")),
+            "t.json: trees[1][0]: expected 1 to 8 elements, found 9");
+  EXPECT_EQ(error_of(with(R"([[0]])")), "t.json: trees[1]: expected 2 to 3 elements, found 1");
+  EXPECT_EQ(error_of(with("7")), "t.json: trees[1]: expected an array, found 7");
+  const auto asked = [](std::string_view questions) {
+    return R"({"features":40,"base":0,"leaf_unit":1,"questions":)" + std::string(questions) +
+           R"(,"trees":[[[0],"PQ"]]})";
+  };
+  EXPECT_EQ(error_of(asked("[[41,[1]]]")),
+            "t.json: questions[0][0]: expected a whole number from 0 to 39, found 41");
+  EXPECT_EQ(error_of(asked("[[0.5,[1]]]")),
+            "t.json: questions[0][0]: expected a whole number from 0 to 39, found 0.5");
+  EXPECT_EQ(error_of(asked("[[0,[1],2]]")), "t.json: questions[0]: expected 2 elements, found 3");
+  EXPECT_EQ(error_of(asked("[[0,[]]]")),
+            "t.json: questions[0][1]: expected 1 to 255 elements, found 0");
+  EXPECT_EQ(error_of(asked("[[0,[null]]]")),
+            "t.json: questions[0][1][0]: expected a number, found null");
+  EXPECT_EQ(error_of(asked("[[0,[1e300]]]")),
+            "t.json: trees[0].splits[0]: the threshold is not finite");
+  EXPECT_EQ(error_of(asked("[]")),
+            "t.json: trees[0][0][0]: expected a whole number from 0 to -1, found 0");
   EXPECT_EQ(error_of("[]"), "t.json: expected an object, found an array of 0");
-  EXPECT_EQ(error_of(R"({"features":5000,"base":0,"leaf_unit":1,"trees":[]})"),
+  EXPECT_EQ(error_of(R"({"features":5000,"base":0,"leaf_unit":1,"questions":[],"trees":[]})"),
             "t.json: features: expected a whole number from 0 to 2048, found 5000");
-  EXPECT_EQ(error_of(R"({"features":1,"base":0,"leaf_unit":-1,"trees":[]})"),
+  EXPECT_EQ(error_of(R"({"features":1,"base":0,"leaf_unit":-1,"questions":[],"trees":[]})"),
             "t.json: leaf_unit: expected more than 0");
-  EXPECT_EQ(error_of(R"({"features":2,"base":0,"leaf_unit":1,"importance":[1],"trees":[]})"),
-            "t.json: importance: expected an array of 2, found an array of 1");
+  EXPECT_EQ(
+      error_of(
+          R"({"features":2,"base":0,"leaf_unit":1,"importance":[1],"questions":[],"trees":[]})"),
+      "t.json: importance: expected an array of 2, found an array of 1");
 }
 
 }  // namespace

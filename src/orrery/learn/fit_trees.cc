@@ -50,6 +50,9 @@ void check_options(const TreeOptions& o) {
   expect(o.feature_sample > 0 && o.feature_sample <= 1, "a feature sample above 0, at most 1");
   expect(o.bins >= 2 && o.bins <= 256, "2 to 256 bins");
   expect(o.huber_delta > 0, "a Huber delta above 0");
+  expect(o.refits >= 0 && o.refits <= 100, "0 to 100 refits");
+  expect(o.refit_regularization >= 0 && std::isfinite(o.refit_regularization),
+         "a refit regularization of at least 0");
   expect(o.leaf_unit > 0 && std::isfinite(o.leaf_unit), "a leaf unit above 0");
 }
 
@@ -104,6 +107,9 @@ class Fit {
   /// The next tree, or nothing where no question was worth asking.
   std::optional<BoostedTrees::Tree> grow(uint64_t number);
 
+  /// Fits the leaves of all trees again, one tree after the other.
+  void refit(std::vector<BoostedTrees::Tree>& trees);
+
   /// Mean loss of predictions in leaf units.
   double loss(std::span<const float> target, std::span<const int64_t> prediction) const;
 
@@ -127,6 +133,8 @@ class Fit {
   Question best_question(size_t feature, size_t leaves, Scratch& scratch) const;
   Question best_question(std::span<const size_t> features, size_t leaves);
   std::vector<Sums> leaf_sums(size_t leaves) const;
+  /// As whole leaf units.
+  std::vector<int32_t> whole_units(std::span<const double> values) const;
 
   const TreeOptions& options_;
   std::span<const float> target_;
@@ -136,7 +144,8 @@ class Fit {
   std::vector<int64_t> prediction_;  // of every row, in leaf units without the base
   std::vector<Sums> rows_;           // of each sampled row, by its place in sample_
   std::vector<uint32_t> sample_;
-  std::vector<uint8_t> leaf_of_row_;  // of every row
+  std::vector<uint8_t> leaf_of_row_;                   // of every row
+  std::vector<std::vector<uint8_t>> leaves_of_trees_;  // the same for each tree, for refits
   std::vector<Scratch> scratch_;
   std::vector<double> gain_;
 };
@@ -248,19 +257,65 @@ std::optional<BoostedTrees::Tree> Fit::grow(uint64_t number) {
   }
   if (tree.splits.empty()) return std::nullopt;
 
-  for (const Sums& sums : leaf_sums(leaves)) {
-    const double value = sums.weight == 0 ? 0
-                                          : options_.learning_rate * sums.gradient /
-                                                (sums.weight + options_.leaf_regularization);
-    const double units = std::round(value / options_.leaf_unit);
-    if (std::abs(units) > std::numeric_limits<int32_t>::max())
+  std::vector<double> values;
+  for (const Sums& sums : leaf_sums(leaves))
+    values.push_back(sums.weight == 0 ? 0
+                                      : options_.learning_rate * sums.gradient /
+                                            (sums.weight + options_.leaf_regularization));
+  tree.leaves = whole_units(values);
+  for (size_t r = 0; r < leaf_of_row_.size(); ++r) prediction_[r] += tree.leaves[leaf_of_row_[r]];
+  if (options_.refits > 0) leaves_of_trees_.push_back(leaf_of_row_);
+  return tree;
+}
+
+std::vector<int32_t> Fit::whole_units(std::span<const double> values) const {
+  double multiple = 1;
+  if (options_.short_leaves) {
+    double largest = 0;
+    for (const double value : values) largest = std::max(largest, std::abs(value));
+    const double characters = largest / options_.leaf_unit / BoostedTrees::kLargestCharacter;
+    multiple = std::max(1.0, std::ceil(characters - 1e-9));
+  }
+  std::vector<int32_t> units;
+  for (const double value : values) {
+    const double whole = multiple * std::round(value / (options_.leaf_unit * multiple));
+    if (std::abs(whole) > std::numeric_limits<int32_t>::max())
       throw Error(ErrorKind::kInput,
                   fmt::format("a leaf of {} is too large for a unit of {}: scale the target", value,
                               options_.leaf_unit));
-    tree.leaves.push_back(static_cast<int32_t>(units));
+    units.push_back(static_cast<int32_t>(whole));
   }
-  for (size_t r = 0; r < leaf_of_row_.size(); ++r) prediction_[r] += tree.leaves[leaf_of_row_[r]];
-  return tree;
+  return units;
+}
+
+void Fit::refit(std::vector<BoostedTrees::Tree>& trees) {
+  // Not all that were grown may have been kept.
+  std::ranges::fill(prediction_, 0);
+  for (size_t t = 0; t < trees.size(); ++t)
+    for (size_t r = 0; r < prediction_.size(); ++r)
+      prediction_[r] += trees[t].leaves[leaves_of_trees_[t][r]];
+
+  const double delta = options_.huber_delta, penalty = options_.refit_regularization;
+  for (size_t t = 0; t < trees.size(); ++t) {
+    const std::vector<uint8_t>& leaf_of_row = leaves_of_trees_[t];
+    std::vector<int32_t>& leaves = trees[t].leaves;
+    std::vector<Sums> sums(leaves.size());
+    for (size_t r = 0; r < leaf_of_row.size(); ++r) {
+      const double clipped = std::clamp(residual(target_[r], prediction_[r]), -delta, delta);
+      sums[leaf_of_row[r]].gradient += weight_[r] * clipped;
+      sums[leaf_of_row[r]].weight += weight_[r];
+    }
+    std::vector<double> values;
+    for (size_t leaf = 0; leaf < leaves.size(); ++leaf) {
+      const double old = options_.leaf_unit * leaves[leaf];
+      const double rows = sums[leaf].weight + penalty;
+      values.push_back(rows == 0 ? old : old + (sums[leaf].gradient - penalty * old) / rows);
+    }
+    const std::vector<int32_t> fitted = whole_units(values);
+    for (size_t r = 0; r < leaf_of_row.size(); ++r)
+      prediction_[r] += fitted[leaf_of_row[r]] - leaves[leaf_of_row[r]];
+    leaves = fitted;
+  }
 }
 
 double Fit::loss(std::span<const float> target, std::span<const int64_t> prediction) const {
@@ -330,6 +385,7 @@ BoostedTrees fit_trees(const Matrix& features, std::span<const float> target,
     best_gain = fit.gain();
   }
   trees.resize(best_count);
+  for (int pass = 0; pass < options.refits; ++pass) fit.refit(trees);
   try {
     return {features.columns(), fit.base(), options.leaf_unit, trees, Fit::shares(best_gain)};
   } catch (const std::invalid_argument& e) {

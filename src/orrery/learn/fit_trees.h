@@ -21,6 +21,13 @@ struct TreeOptions {
   /// for squared loss.
   double huber_delta = std::numeric_limits<double>::infinity();
   double leaf_unit = 1e-5;  ///< leaves are rounded to it
+  /// A tree's leaves are rounded to multiples of the unit that the model's text holds in a
+  /// character each; the trees after it make that good.
+  bool short_leaves = false;
+  /// Passes over all trees at the end that fit each one's leaves again, to what the others
+  /// leave over: as if there were more trees, but none is added.
+  int refits = 0;
+  double refit_regularization = 20;  ///< μ below, in rows of mean weight
   uint64_t seed = 1;
   int threads = 1;  ///< changes the time it takes, never the result
 };
@@ -40,8 +47,13 @@ struct ValidationRows {
 ///
 /// and a leaf is learning_rate · G / (H + λ). A tree stops growing where no question
 /// raises that sum. Thresholds lie between quantiles of the feature's values, as
-/// short decimals. `weight` may be empty, for equal weights; its scale is of no matter.
-/// With `validation` the fit keeps the trees up to the smallest loss there.
+/// short decimals. A refit (the leaves' step of Johnson and Zhang: "Learning nonlinear
+/// functions using regularized greedy forest", 2014) moves each leaf w by
+///
+///   (G - μ · w) / (H + μ),
+///
+/// over all rows. `weight` may be empty, for equal weights; its scale is of no
+/// matter. With `validation` the fit keeps the trees up to the smallest loss there.
 ///
 /// Throws `kInput` for a feature, target or weight that is not finite or a negative
 /// weight, naming its row, `kUsage` for options out of range, `kInternal` for sizes

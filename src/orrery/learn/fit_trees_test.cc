@@ -83,6 +83,34 @@ TEST(FitTrees, ATreeStopsWhereNoQuestionHelps) {
   EXPECT_EQ(none.predict(std::vector<float>{0, 0}), 4.0f);
 }
 
+TEST(FitTrees, ARefitGoesToWhatItsRegularizationLeavesOfTheRows) {
+  const Table table = step();
+  TreeOptions options = one_exact_tree(1);
+  options.learning_rate = 0.5;  // which leaves -2.5 and 1.5
+  options.refits = 1;
+  options.refit_regularization = 5;
+  // Σ (target - 7) is -15 over 3 rows and 15 over 5: 15 / (n + 5).
+  EXPECT_EQ(fit_trees(table.features, table.target, {}, options).trees().at(0).leaves,
+            (std::vector<int32_t>{-187500, 150000}));
+  // Trees that were not kept play no part: of rows as the first leaves have them, none is better.
+  const std::vector<float> as_the_first{4.5f, 4.5f, 4.5f, 8.5f, 8.5f, 8.5f, 8.5f, 8.5f};
+  options.trees = 20;
+  const ValidationRows rows{table.features, as_the_first, 5};
+  const BoostedTrees kept = fit_trees(table.features, table.target, {}, options, &rows);
+  ASSERT_EQ(kept.tree_count(), 1u);
+  EXPECT_EQ(kept.trees().at(0).leaves, (std::vector<int32_t>{-187500, 150000}));
+}
+
+TEST(FitTrees, ShortLeavesAreMultiplesThatACharacterHolds) {
+  const Table table = step();
+  TreeOptions options = one_exact_tree(1);
+  options.leaf_unit = 0.01;
+  options.short_leaves = true;
+  // -5 is 500 units, which take steps of ⌈500 / 45⌉ = 12: -41.7 and 25 of them.
+  EXPECT_EQ(fit_trees(table.features, table.target, {}, options).trees().at(0).leaves,
+            (std::vector<int32_t>{-42 * 12, 25 * 12}));
+}
+
 TEST(FitTrees, RegularizationShrinksALeafByItsRows) {
   const Table table = step();
   TreeOptions options = one_exact_tree(1);

@@ -151,6 +151,8 @@ std::string JsonValue::text() const {
   return value.get<std::string>();
 }
 
+bool JsonValue::is_text() const { return json(value_).is_string(); }
+
 std::string json_number(double value) { return fmt::format("{}", value); }
 
 std::string json_number(float value) {

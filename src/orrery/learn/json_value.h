@@ -43,6 +43,7 @@ class JsonValue {
   /// A whole number from `low` to `high`.
   int64_t whole(int64_t low, int64_t high) const;
   std::string text() const;
+  bool is_text() const;
 
   [[noreturn]] void fail(std::string_view message) const;
 

@@ -99,6 +99,7 @@ class PlaceBuilder {
   }
   void add(const Kernel&, const RowShape& r) {
     category(r.inner > 1);
+    category(r.compares);
     size(r.rows);
     size(r.columns);
     size(r.inner);

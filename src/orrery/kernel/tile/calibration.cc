@@ -13,19 +13,23 @@
 namespace orrery {
 namespace {
 
-/// Larger tables bear deeper and more trees. Leaves are rounded as coarsely as the next
+/// Larger tables bear deeper and more trees. Few trees must be able to take large steps; many
+/// are better led by the middle of the residuals. Leaves are rounded as coarsely as the next
 /// tree can make good.
 TreeOptions centre_options(size_t rows, int threads) {
+  const bool large = rows >= 4000, small = rows < 400;
   TreeOptions o;
   o.threads = threads;
-  o.learning_rate = rows < 1000 ? 0.1 : 0.15;
+  o.learning_rate = large ? 0.12 : 0.1;
   o.leaf_regularization = 1;
   o.row_sample = 0.8;
-  o.feature_sample = 0.5;
-  o.huber_delta = 0.3;
-  o.leaf_unit = 2e-3;
-  o.depth = rows < 100 ? 3 : rows < 400 ? 4 : rows < 4500 ? 5 : 6;
-  o.trees = rows < 100 ? 100 : rows < 400 ? 200 : rows < 1000 ? 300 : rows < 2500 ? 260 : 360;
+  o.huber_delta = small ? 0.3 : large ? 0.12 : 0.1;
+  o.refits = 1;
+  o.refit_regularization = large ? 20 : 10;
+  o.leaf_unit = 1e-3;
+  o.short_leaves = true;
+  o.depth = rows < 100 ? 3 : small ? 4 : rows < 1000 ? 5 : 6;
+  o.trees = rows < 100 ? 100 : small ? 200 : rows < 1000 ? 300 : large ? 520 : 420;
   return o;
 }
 
@@ -36,6 +40,7 @@ TreeOptions spread_options(size_t rows, int threads) {
   o.leaf_regularization = 20;
   o.feature_sample = 0.5;
   o.leaf_unit = 1e-3;
+  o.short_leaves = true;
   o.depth = 3;
   o.trees = rows < 100 ? 20 : 60;
   return o;
@@ -222,7 +227,7 @@ std::vector<std::pair<float, float>> range_of(const Matrix& x) {
 
 /// Fits the class and puts each row's out-of-fold answer at its number.
 ClassFit fit_class(const ClassRows& data, const ClassFit* prior, const TreeOptions& options,
-                   std::vector<std::optional<OutOfFold>>& found) {
+                   const Elsewhere& elsewhere, std::vector<std::optional<OutOfFold>>& found) {
   const size_t n = data.size();
   // Few rows, with a prior: what both ways say together is often better than either.
   const bool few = prior != nullptr && n < kFewestForSpread;
@@ -271,6 +276,8 @@ ClassFit fit_class(const ClassRows& data, const ClassFit* prior, const TreeOptio
   fit.low = std::max(intervals.of("").low, -kMostMultiplier);
   fit.high = std::min(intervals.of("").high, kMostMultiplier);
   fit.shared = kSharedVariance;
+  fit.launch_spread = elsewhere.launch;
+  fit.machine_spread = elsewhere.machine;
   fit.centre = std::move(centre.trees);
   for (size_t i = 0; i < n; ++i) {
     OutOfFold o;
@@ -348,8 +355,8 @@ Calibration calibrate(const Device& device, std::span<const MeasuredRow> rows,
     if (data.size() < (prior != nullptr ? kFewestRowsWithPrior : kFewestRows)) continue;
     describe(data);
     fold_by_operator(data, options);
-    result.fit.classes[static_cast<size_t>(data.tile_class)] =
-        fit_class(data, prior, centre_options(data.size(), options.threads), found);
+    result.fit.classes[static_cast<size_t>(data.tile_class)] = fit_class(
+        data, prior, centre_options(data.size(), options.threads), options.elsewhere, found);
   }
   result.out_of_fold = in_order(found);
   return result;
@@ -388,8 +395,8 @@ Calibration calibrate_generic(std::span<const RowsOnDevice> tables,
       for (const Member& m : data.members) data.fold.push_back(m.device);
     else
       fold_by_operator(data, options);
-    ClassFit fit =
-        fit_class(data, nullptr, generic_options(data.size(), devices, options.threads), found);
+    ClassFit fit = fit_class(data, nullptr, generic_options(data.size(), devices, options.threads),
+                             options.elsewhere, found);
     for (const size_t f : masked) fit.range[f] = {-kAnyValue, kAnyValue};
     if (by_device) {
       fit.shared = shared_by_device(data, found, tables.size());

@@ -8,11 +8,19 @@
 
 namespace orrery {
 
+/// What is added to intervals for a machine other than the one measured: standard deviations
+/// from one to another.
+struct Elsewhere {
+  double launch = 0;   ///< Seconds a launch.
+  double machine = 0;  ///< Of ln(time), shared by all kernels.
+};
+
 struct CalibrationOptions {
-  int folds = 5;
+  int folds = 10;
   uint64_t seed = 1;  ///< Of the folds, by a hash of each row's operator.
   int threads = 2;
   TileProtocol protocol;
+  Elsewhere elsewhere;
   /// A fit over other devices under the same protocol, to begin from; may be null. It must
   /// not have seen the device's own rows, or out-of-fold residuals would be too small.
   const TileFit* prior = nullptr;

@@ -196,6 +196,93 @@ TEST(TileFeatures, NarrowKeysAreOtherKernelsWithAndWithoutWarpGroups) {
   EXPECT_EQ(feature(described(TileGpu(device), "sdpa", "bf16", kShape), "narrow_keys"), 1);
 }
 
+TEST(TileFeatures, DecodePacksAndSplitsWhereThereIsNoWindow) {
+  const TileGpu gpu(small_gpu());
+  const TileDescription d =
+      described(gpu, "sdpa", "bf16", R"({"b": 8, "h": 8, "kv": 4, "s": 1, "t": 64, "d": 64})");
+  EXPECT_FLOAT_EQ(feature(d, "lg_blocks"), 3);  // 8 · 4 of them on 4 SMs
+  // Heads are not packed where there is a window: 64 blocks.
+  EXPECT_FLOAT_EQ(feature(described(gpu, "sdpa", "bf16",
+                                    R"({"b": 8, "h": 8, "kv": 4, "s": 1, "t": 64, "d": 64,
+                                        "causal": true, "window": 32})"),
+                          "lg_blocks"),
+                  4);
+  // One block may split its 1,024 keys, eight times 128, among two blocks an SM.
+  EXPECT_FLOAT_EQ(feature(described(gpu, "sdpa", "bf16",
+                                    R"({"b": 1, "h": 8, "kv": 1, "s": 1, "t": 1024, "d": 64})"),
+                          "lg_splits"),
+                  3);
+}
+
+TEST(TileFeatures, ExpertsTakeTheRowsTheirTokensChoose) {
+  const TileGpu gpu(small_gpu());
+  const TileDescription d =
+      described(gpu, "moe", "bf16",
+                R"({"tokens": 16, "hidden": 256, "inter": 128, "topk": 2, "experts": 8, "ep": 2})");
+  EXPECT_FLOAT_EQ(feature(d, "lg_rank_rows"), 4);  // 32 choices on two ranks
+  EXPECT_FLOAT_EQ(feature(d, "lg_touched"), 2);
+  EXPECT_FLOAT_EQ(feature(d, "lg_experts"), 3);
+  EXPECT_NEAR(feature(d, "ln_padded"), std::log(4.0), 1e-6);  // 4 rows in tiles of 16
+  // One tile of rows an expert, two of its 256 columns, on 4 SMs.
+  EXPECT_FLOAT_EQ(feature(d, "lg_tiles_16"), 1);
+  // The weights of four experts, their 16 rows, and beside them the 32 rows of all.
+  EXPECT_NEAR(d.memory_seconds, (4 * 3 * 128 * 256 + 16 * (2 * 256 + 3 * 128)) * 2 / 1e12, 1e-15);
+  EXPECT_NEAR(feature(d, "ln_beside"),
+              std::log((32 * (256 + 3 * 128) + 16 * 256) * 2 / 1e12 / d.seconds), 1e-4);
+}
+
+TEST(TileFeatures, FewChoicesOfManyExpertsAreDealtOutARankAtATime) {
+  // 8 choices of 256 experts, drawn by a power law: each expert's share is less than half a
+  // row, and the first of 64 ranks is dealt one.
+  const TileDescription one =
+      described(TileGpu(small_gpu()), "moe", "bf16",
+                R"({"tokens": 1, "hidden": 256, "inter": 128, "topk": 8, "experts": 256, "ep": 64,
+                    "skew": 1.2})");
+  EXPECT_FLOAT_EQ(feature(one, "lg_rank_rows"), 0);
+  EXPECT_FLOAT_EQ(feature(one, "lg_touched"), 0);
+  EXPECT_FLOAT_EQ(feature(one, "lg_tokens"), 0);
+}
+
+TEST(TileFeatures, KnowsTheTilesOfAStacksByteProducts) {
+  const TileGpu gpu(small_gpu(), {.quantizes = true});
+  // 256 × 128 for 4,096 < n ≤ 8,192: 2 × 40 tiles on 4 SMs; else 128².
+  const TileDescription d = described(gpu, "gemm", "fp8", R"({"m": 512, "n": 5120, "k": 128})");
+  EXPECT_FLOAT_EQ(feature(d, "own_rows"), 256);
+  EXPECT_FLOAT_EQ(feature(d, "lg_own_tiles"), std::log2(20.0f));
+  EXPECT_FLOAT_EQ(feature(d, "wave_own"), 1);
+  EXPECT_FLOAT_EQ(
+      feature(described(gpu, "gemm", "fp8", R"({"m": 512, "n": 16384, "k": 128})"), "own_rows"),
+      128);
+  // With warp groups: 16 tiles of 64 columns on 4 SMs, 3,400 clocks each.
+  Device fast = small_gpu();
+  fast.architecture = "hopper";
+  const TileDescription few = described(TileGpu(fast, {.quantizes = true}), "gemm", "fp8",
+                                        R"({"m": 16, "n": 1024, "k": 128})");
+  const double quantization = few.floor_seconds + 16 * 128 * 1.3 / 4e9;
+  EXPECT_NEAR(few.seconds,
+              few.floor_seconds + quantization + 4 * 3400e-9 +
+                  std::max(few.compute_seconds, few.memory_seconds),
+              1e-12);
+  EXPECT_FLOAT_EQ(feature(few, "own_rows"), 0);
+}
+
+TEST(TileFeatures, AHostThatLaunchesAProductIsWaitedFor) {
+  Device fast = small_gpu();
+  fast.architecture = "hopper";
+  const TileGpu gpu(fast, {.quantizes = true});
+  const auto seconds = [&](const char* sizes) {
+    return described(gpu, "gemm", "fp8_block", sizes).seconds;
+  };
+  EXPECT_NEAR(seconds(R"({"m": 16, "n": 1024, "k": 128})"), 58e-6, 1e-12);
+  EXPECT_NEAR(seconds(R"({"m": 64, "n": 1024, "k": 128})"), 82e-6, 1e-12);
+  EXPECT_NEAR(seconds(R"({"m": 16, "n": 1024, "k": 192})"), 172e-6, 1e-12);
+  // 2 · 4,096³ FLOPs take 4 ms: the host is done long before.
+  EXPECT_GT(seconds(R"({"m": 4096, "n": 4096, "k": 4096})"), 4e-3);
+  EXPECT_LT(
+      described(TileGpu(fast), "gemm", "fp8_block", R"({"m": 16, "n": 1024, "k": 128})").seconds,
+      20e-6);
+}
+
 TEST(TileFeatures, EveryFeatureHasANameOfItsOwn) {
   for (size_t c = 0; c < kTileClassCount; ++c) {
     const auto names = TileGpu::feature_names(static_cast<TileClass>(c));

@@ -16,6 +16,7 @@ constexpr double kMostOctaves = 12;
 /// No fit to measurements comes near these; they keep answers finite whatever a file says.
 constexpr double kMostFactor = 1e4;
 constexpr double kMostSpread = 2;
+constexpr double kMostLaunchSpread = 1e-3;
 
 std::string json_list(const std::vector<std::string>& texts) {
   std::string out = "[";
@@ -53,9 +54,12 @@ Estimate estimate_of(const ClassFit& fit, double physical_seconds, std::span<con
   const double factor = std::exp(static_cast<double>(centre));
   e.seconds = Seconds(physical_seconds * std::clamp(factor, 1 / kMostFactor, kMostFactor));
   const double deviation = scale * (fit.high - fit.low) / (2 * kNinetyPercent);
-  e.own_spread = static_cast<float>(deviation * std::sqrt(1 - fit.shared));
+  const double launch = fit.launch_spread / e.seconds.value;
+  e.own_spread =
+      static_cast<float>(std::sqrt(deviation * deviation * (1 - fit.shared) + launch * launch));
   e.loadings[static_cast<size_t>(ErrorFactor::kFamily)] =
       static_cast<float>(deviation * std::sqrt(fit.shared));
+  e.loadings[static_cast<size_t>(ErrorFactor::kDevice)] = static_cast<float>(fit.machine_spread);
   e.skew = static_cast<float>(scale * (fit.high + fit.low) / 2);
   return e;
 }
@@ -74,10 +78,12 @@ std::string to_json(const TileFit& fit) {
     if (!fit.classes[c]) continue;
     const ClassFit& one = *fit.classes[c];
     const auto tile_class = static_cast<TileClass>(c);
-    out += fmt::format("{}\n{}:{{\"rows\":{},\"error\":{},\"low\":{},\"high\":{},\"shared\":{},",
-                       first ? "" : ",", json_string(name(tile_class)), one.rows,
-                       json_number(one.error), json_number(one.low), json_number(one.high),
-                       json_number(one.shared));
+    out += fmt::format(
+        "{}\n{}:{{\"rows\":{},\"error\":{},\"low\":{},\"high\":{},\"shared\":{},"
+        "\"launch_spread_us\":{},\"machine_spread\":{},",
+        first ? "" : ",", json_string(name(tile_class)), one.rows, json_number(one.error),
+        json_number(one.low), json_number(one.high), json_number(one.shared),
+        json_number(one.launch_spread * 1e6), json_number(one.machine_spread));
     first = false;
     out += "\n\"features\":[";
     const auto names = TileGpu::feature_names(tile_class);
@@ -111,13 +117,22 @@ TileFit tile_fit_from_json(const JsonValue& value) {
     size_t c = 0;
     while (c < kTileClassCount && name(static_cast<TileClass>(c)) != class_name) ++c;
     if (c == kTileClassCount) one.fail("no such class of kernels");
-    one.expect_only({"rows", "error", "low", "high", "shared", "features", "centre", "spread"});
+    one.expect_only({"rows", "error", "low", "high", "shared", "launch_spread_us", "machine_spread",
+                     "features", "centre", "spread"});
     ClassFit read;
     read.rows = static_cast<size_t>(one.member("rows").whole(0, int64_t{1} << 40));
     read.error = one.member("error").number();
     read.low = one.member("low").number();
     read.high = one.member("high").number();
     read.shared = one.member("shared").number();
+    const JsonValue launch = one.member("launch_spread_us");
+    read.launch_spread = launch.number() * 1e-6;
+    if (read.launch_spread < 0 || read.launch_spread > kMostLaunchSpread)
+      launch.fail(fmt::format("must lie within 0 and {}", kMostLaunchSpread * 1e6));
+    const JsonValue machine = one.member("machine_spread");
+    read.machine_spread = machine.number();
+    if (read.machine_spread < 0 || read.machine_spread > kMostSpread)
+      machine.fail(fmt::format("must lie within 0 and {}", kMostSpread));
     if (read.high < read.low) one.member("high").fail("lies below 'low'");
     for (const char* end : {"low", "high"})
       if (std::abs(one.member(end).number()) > kMostMultiplier)

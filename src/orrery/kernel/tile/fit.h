@@ -22,6 +22,8 @@ struct ClassFit {
   BoostedTrees centre;  ///< of ln(measured / physical)
   BoostedTrees spread;  ///< of the logarithm of the residuals' size
   double low = -1, high = 1;
+  /// Beside e, standard deviations from one machine to another: seconds a launch, and of ln(time).
+  double launch_spread = 0, machine_spread = 0;
   double shared = 0;  ///< Share of the residuals' variance that kernels alike have in common.
   std::vector<std::pair<float, float>> range;  ///< Of each feature, as measured.
   size_t rows = 0;

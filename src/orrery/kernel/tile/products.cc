@@ -21,10 +21,150 @@ constexpr std::array<Tile, 5> kTiles = {{
     {64, 64, "wave_64x64", "lg_tiles_64x64", "loss_64x64"},
 }};
 
+/// What the kernels beside a block's products take at least, which sort rows by expert,
+/// activate and sum them: of the order of one token's block in aiconfigurator's tables.
+constexpr double kBlockSeconds = 20e-6;
+
+/// Rows and columns of an output tile.
+struct TileSize {
+  int64_t m = 1, n = 1;
+};
+
+/// The tile that vLLM's CUTLASS kernels for products of 8-bit types take on SMs that do not
+/// multiply by warp groups (csrc/quantization, scaled_mm_c2x_sm89_fp8_dispatch.cuh).
+TileSize byte_tile(int64_t m, int64_t n) {
+  const bool wide = n > 8192 && n <= 16384;
+  if (m <= 16) return {n > 16384 ? 32 : 16, wide ? 128 : 64};
+  if (m <= 64) return {m <= 32 ? 32 : 64, wide ? 128 : 64};
+  if (m <= 128) return n <= 8192 ? TileSize{64, 128} : TileSize{128, wide ? 128 : 64};
+  if (m <= 256) return {n <= 4096 ? 64 : 128, 128};
+  return {n > 4096 && n <= 8192 ? 256 : 128, 128};
+}
+
+/// … and on those that do (scaled_mm_sm90_fp8_dispatch.cuh): for few rows, kernels that write
+/// one tile of 64 columns out before they begin the next. SM clocks a tile, from products of
+/// k = 32 in aiconfigurator's H100 and H200 tables.
+constexpr int64_t kFewRows = 64, kFewRowsColumns = 64;
+constexpr double kClocksPerFewRowsTile = 3400;
+
+/// What the host takes to launch a block-scaled product where aiconfigurator measures vLLM, who
+/// does so without a graph: kernels of FlashInfer for few rows, of DeepGEMM and, where those
+/// do not take the sizes, CUTLASS; all of SMs that multiply by warp groups.
+double host_seconds(const ProductShape& p) {
+  if (p.n % 64 != 0 || p.k % 128 != 0) return 172e-6;
+  return p.m < 32 ? 58e-6 : 82e-6;
+}
+
 /// Σ i^-s for i up to n, by the first terms of Euler and Maclaurin.
 double harmonic(double n, double s) {
   const double integral = std::abs(s - 1) < 1e-3 ? std::log(n) : (std::pow(n, 1 - s) - 1) / (1 - s);
   return integral + 0.5 * (1 + std::pow(n, -s));
+}
+
+/// The rows of one rank's experts, told by quantiles: `each` experts stand for every load.
+struct Loads {
+  static constexpr size_t kMost = 16;
+  std::array<float, kMost> load{};
+  size_t count = 0;
+  double each = 0;
+  double rows = 0;     // of the rank
+  double touched = 0;  // experts with any rows
+  double busiest = 0;
+  double single = 0;  // further experts, of one row
+
+  /// Row tiles of so many rows: each expert's last one is padded.
+  double tiles(double tile) const {
+    float sum = 0;
+    const auto inverse = static_cast<float>(1 / tile);
+    for (size_t i = 0; i < count; ++i) sum += std::ceil(load[i] * inverse);
+    return std::max(1.0, each * static_cast<double>(sum) + single);
+  }
+};
+
+/// Loads that fall as (i+1)^-skew.
+Loads ranked_loads(const ProductShape& p) {
+  const auto groups = static_cast<double>(p.groups), m = static_cast<double>(p.m);
+  Loads l;
+  l.rows = m;
+  l.busiest = p.skew == 0 ? m / groups : m / harmonic(groups, p.skew);
+  l.count = static_cast<size_t>(std::min<int64_t>(p.groups, Loads::kMost));
+  l.each = groups / static_cast<double>(l.count);
+  float sum = 0;
+  for (size_t i = 0; i < l.count; ++i) {
+    const double place = (static_cast<double>(i) + 0.5) * l.each + 0.5;
+    l.load[i] = p.skew == 0 ? 1 : std::exp2(-p.skew * std::log2(static_cast<float>(place)));
+    sum += l.load[i];
+  }
+  const auto scale = static_cast<float>(m / (static_cast<double>(sum) * l.each));
+  for (size_t i = 0; i < l.count; ++i) l.load[i] *= scale;
+  l.touched = groups * (1 - std::exp(-m / groups));
+  return l;
+}
+
+/// Loads of the busiest rank, where each expert's share is drawn from a density that falls
+/// as share^-skew from 1 to 0.8 · tokens, from 0.01 to 2 where there are no more choices
+/// than experts (aiconfigurator, collector/helper.py). The rank's own draw is that of all, scaled
+/// by the expected largest of `ranks` sums.
+Loads sampled_loads(const ProductShape& p, double all_rows, double tokens) {
+  const auto groups = static_cast<double>(p.groups);
+  const double experts = groups * p.ranks;
+  Loads l;
+  l.count = static_cast<size_t>(std::min<int64_t>(p.groups, Loads::kMost));
+  l.each = groups / static_cast<double>(l.count);
+  const auto mean = static_cast<float>(all_rows / experts);
+  if (p.skew == 0) {
+    l.rows = std::max(1.0, all_rows / p.ranks);
+    l.touched = std::min(groups, std::ceil(l.rows));
+    l.busiest = std::max(1.0f, mean);
+    l.count = 1;
+    l.each = l.touched;
+    l.load[0] = std::max(1.0f, mean);
+    return l;
+  }
+  constexpr size_t kPoints = Loads::kMost;
+  const bool many = all_rows > experts;
+  const float low = many ? 1.0f : 0.01f;
+  const float high = many ? std::max(1.5f, static_cast<float>(0.8 * tokens)) : 2.0f;
+  float a = 1 - p.skew;
+  if (std::abs(a) < 1e-3f) a = a < 0 ? -1e-3f : 1e-3f;
+  const float from = std::exp2(a * std::log2(low)), to = std::exp2(a * std::log2(high));
+  std::array<float, kPoints> all;
+  float sum = 0, squares = 0;
+  for (size_t i = 0; i < kPoints; ++i) {
+    const float u = (static_cast<float>(i) + 0.5f) / kPoints;
+    all[i] = std::exp2(std::log2(from + (to - from) * u) / a);
+    sum += all[i];
+    squares += all[i] * all[i];
+  }
+  const float average = sum / kPoints;
+  const float variance = std::max(0.0f, squares / kPoints / (average * average) - 1);
+  const float deviation = std::sqrt(variance / static_cast<float>(groups));
+  const float lg_ranks = std::log2(static_cast<float>(p.ranks));
+  const float largest = 0.62f * std::pow(lg_ranks, 0.72f);  // of so many normal deviates
+  const float top = std::min(high / average, static_cast<float>(p.ranks));
+  const float factor = std::min(1 + deviation * largest, std::max(1.0f, top));
+  float whole = 0;
+  for (const float x : all) whole += std::round(x / average * mean);
+  // Rows lost to rounding go, a rank at a time, to experts that have the fewest.
+  const double missing = all_rows - static_cast<double>(whole) * experts / kPoints;
+  const double given = missing > 0 ? std::ceil(missing / p.ranks - 1e-6) : 0;
+  float own = 0;
+  for (size_t i = 0; i < l.count; ++i) {
+    l.load[i] = all[l.count == kPoints ? i : (2 * i + 1) * kPoints / (2 * l.count)];
+    own += l.load[i];
+  }
+  const float scale = factor * mean * static_cast<float>(l.count) / own;
+  float touched = 0, taken = 0;
+  for (size_t i = 0; i < l.count; ++i) {
+    l.load[i] = std::round(std::min(static_cast<float>(tokens), l.load[i] * scale));
+    touched += l.load[i] > 0 ? 1.0f : 0.0f;
+    taken += l.load[i];
+  }
+  l.single = std::min(given, groups - static_cast<double>(touched) * l.each);
+  l.rows = std::max(1.0, static_cast<double>(taken) * l.each + given);
+  l.touched = std::max(1.0, static_cast<double>(touched) * l.each + l.single);
+  l.busiest = std::clamp<double>(high / average * mean, 1, std::max(1.0, tokens));
+  return l;
 }
 
 }  // namespace
@@ -70,18 +210,46 @@ double TileGpu::Builder::quantization_seconds(const ProductShape& p) const {
 void TileGpu::Builder::product(const ProductShape& p) {
   const Cost& c = kernel.cost;
   before_seconds = quantization_seconds(p);
-  add_common(matrix_seconds(c.matrix_flops, c.matrix_type), c.bytes() / gpu.bandwidth_);
-  add("ln_quantization", ln(before_seconds / d.seconds));
-  const double lhs = bytes_of(kernel.tensors[0].element), rhs = bytes_of(p.weight);
   const auto b = static_cast<double>(p.batch), m = static_cast<double>(p.m),
              n = static_cast<double>(p.n), k = static_cast<double>(p.k);
+  const double rate = gpu.matrix_per_clock_[static_cast<size_t>(c.matrix_type)];
+  const bool by_bytes = d.tile_class == TileClass::kByteProduct && gpu.protocol_.quantizes;
+  if (by_bytes && gpu.warp_groups_ && p.m <= kFewRows) {
+    const double waves = std::ceil(b * static_cast<double>(up(p.n, kFewRowsColumns)) / gpu.sms_);
+    before_seconds += waves * kClocksPerFewRowsTile / clock;
+  }
+  const double quantization = before_seconds;
+  const double compute = matrix_seconds(c.matrix_flops, c.matrix_type);
+  const double memory = c.bytes() / gpu.bandwidth_;
+  const double alone =
+      before_seconds + floor_of(d.tile_class) + std::max(compute, memory * warmth());
+  const bool launched =
+      d.tile_class == TileClass::kScaledProduct && gpu.protocol_.quantizes && gpu.warp_groups_;
+  const double host = launched ? host_seconds(p) : 0;
+  before_seconds += std::max(0.0, host - alone);
+  add_common(compute, memory);
+  if (d.tile_class == TileClass::kScaledProduct) add("ln_host", launched ? ln(host / alone) : 0);
+  if (d.tile_class == TileClass::kByteProduct) {
+    const bool known = by_bytes && !gpu.warp_groups_;
+    const TileSize tile = known ? byte_tile(p.m, p.n) : TileSize{};
+    const double waves =
+        static_cast<double>(p.batch * up(p.m, tile.m) * up(p.n, tile.n)) / gpu.sms_;
+    const double work = 2 * std::ceil(waves) * gpu.sms_ * static_cast<double>(tile.m * tile.n) * k;
+    add("own_rows", known ? static_cast<double>(tile.m) : 0);
+    add("own_columns", known ? static_cast<double>(tile.n) : 0);
+    add("lg_own_tiles", known ? lg(waves) : 0);
+    add("wave_own", known ? filled(waves) : 0);
+    add("loss_own", known ? ln(matrix_seconds(work, c.matrix_type) / d.seconds) : 0);
+  }
+  add("ln_quantization", ln(quantization / d.seconds));
+  const double lhs = bytes_of(kernel.tensors[0].element), rhs = bytes_of(p.weight);
   add("lg_m", lg(m));
   add("lg_n", lg(n));
   add("lg_k", lg(k));
   add("lg_batch", lg(b));
   add("lhs_bytes", lhs);
   add("rhs_bytes", rhs);
-  add("lg_rate", lg(gpu.matrix_per_clock_[static_cast<size_t>(c.matrix_type)]));
+  add("lg_rate", lg(rate));
   add("half", c.matrix_type == ElementType::kF16 ? 1 : 0);
   add("scaled", p.scale_block > 0 ? 1 : 0);
   add("lg_outputs_per_sm", lg(b * m * n / gpu.sms_));
@@ -98,43 +266,60 @@ void TileGpu::Builder::product(const ProductShape& p) {
 
 void TileGpu::Builder::grouped(const ProductShape& p) {
   const Cost& c = kernel.cost;
-  add_common(matrix_seconds(c.matrix_flops, c.matrix_type), c.bytes() / gpu.bandwidth_);
+  const bool block = p.choices > 0;
   const auto groups = static_cast<double>(p.groups), m = static_cast<double>(p.m),
              n = static_cast<double>(p.n), k = static_cast<double>(p.k);
-  const double s = p.skew;
-  const double all_groups = groups * p.ranks;
-  const double all_rows = m * p.ranks;
-  // The ranks' experts as they come, in falling order of their load: the first rank's share.
-  const double first = harmonic(groups, s) / harmonic(all_groups, s);
-  const double busiest = all_rows / harmonic(all_groups, s);
-  const double tokens = p.choices > 0 ? all_rows / p.choices : all_rows;
+  const double tokens = block ? static_cast<double>(p.tokens) : m;
+  const double all_rows = block ? tokens * p.choices : m;
+  const Loads loads = block ? sampled_loads(p, all_rows, tokens) : ranked_loads(p);
+  const double weight_bytes = bytes_of(p.weight), value_bytes = bytes_of(kernel.tensors[0].element);
+  // A block's first product has twice the columns that its second one reduces.
+  const double inner = block ? n / 3 : n;
+  const double weights = loads.touched * n * k * weight_bytes / gpu.bandwidth_;
+  const double moved = loads.rows * (block ? 2 * k + 3 * inner : k + n) * value_bytes;
+  // The rows of all ranks' experts pass through the activation and the sum over a token's
+  // experts, 16 bits each.
+  const double beside = block ? 2 * (all_rows * (k + 3 * inner) + tokens * k) / gpu.bandwidth_ : 0;
+  before_seconds = beside + (block ? kBlockSeconds : 0);
+  // vLLM's fused kernels take tiles of more rows the more tokens there are (fused_moe.py).
+  const double row_tile = tokens <= 32 ? 16 : tokens <= 96 ? 32 : tokens <= 512 ? 64 : 128;
+  const double padded = std::max(1.0, loads.tiles(row_tile) * row_tile / loads.rows);
+  add_common(matrix_seconds(c.matrix_flops * loads.rows / m * padded, c.matrix_type),
+             weights + moved / gpu.bandwidth_);
+  add("ln_padded", ln(padded));
+  add("ln_beside", ln(beside / d.seconds));
   add("lg_rows", lg(m));
-  add("lg_first_rank_rows", lg(all_rows * first));
+  add("lg_rank_rows", lg(loads.rows));
   add("lg_tokens", lg(tokens));
   add("lg_groups", lg(groups));
+  add("lg_experts", lg(groups * p.ranks));
   add("lg_ranks", lg(p.ranks));
   add("choices", p.choices);
   add("lg_rows_per_group", lg(m / groups));
-  add("lg_busiest", lg(busiest));
+  add("lg_busiest", lg(loads.busiest));
+  add("lg_touched", lg(loads.touched));
   add("lg_n", lg(n));
   add("lg_k", lg(k));
-  add("skew", s);
-  add("rhs_bytes", bytes_of(p.weight));
+  add("align_n", alignment(p.n, 256));
+  add("align_k", alignment(p.k, 256));
+  add("skew", p.skew);
+  add("rhs_bytes", weight_bytes);
   add("lg_rate", lg(gpu.matrix_per_clock_[static_cast<size_t>(c.matrix_type)]));
-  const double touched = groups * (1 - std::exp(-m / groups));
-  add("lg_weights_l2", lg(touched * n * k * bytes_of(p.weight) / gpu.l2_bytes_));
-  add("ln_weights", ln(touched * n * k * bytes_of(p.weight) / gpu.bandwidth_ / d.seconds));
-  static constexpr std::array<std::pair<double, std::array<std::string_view, 2>>, 3> kRows = {
+  add("lg_weights_l2", lg(loads.touched * n * k * weight_bytes / gpu.l2_bytes_));
+  add("ln_weights", ln(weights / d.seconds));
+  static constexpr std::array<std::pair<double, std::array<std::string_view, 2>>, 4> kRows = {
       {{16, {"lg_tiles_16", "loss_16"}},
+       {32, {"lg_tiles_32", "loss_32"}},
        {64, {"lg_tiles_64", "loss_64"}},
        {128, {"lg_tiles_128", "loss_128"}}}};
   for (const auto& [rows, names] : kRows) {
-    const double per_group = std::max(1.0, m / std::max(1.0, touched));
-    const double row_tiles = touched * std::ceil(per_group / rows);
-    const double per_sm = row_tiles * std::ceil(n / 128) / gpu.sms_;
-    add(names[0], lg(per_sm));
-    add(names[1],
-        ln(std::ceil(per_sm) * gpu.sms_ * rows * 128 / (m * n) * d.compute_seconds / d.seconds));
+    const double row_tiles = loads.tiles(rows);
+    const double first = row_tiles * std::ceil((block ? 2 * inner : n) / 128) / gpu.sms_;
+    const double second = block ? row_tiles * std::ceil(k / 128) / gpu.sms_ : 0;
+    add(names[0], lg(first));
+    const double work =
+        (std::ceil(first) * k + std::ceil(second) * inner) * gpu.sms_ * rows * 128 * 2;
+    add(names[1], ln(matrix_seconds(work, c.matrix_type) / d.seconds));
   }
 }
 

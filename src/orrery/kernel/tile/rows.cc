@@ -174,6 +174,7 @@ void TileGpu::Builder::rows(const RowShape& r) {
   add("lg_blocks_per_row", lg(launch.blocks_per_row));
   add("waste", launch.waste);
   add("kind", kind_of(kernel.code));
+  add("compares", r.compares ? 1 : 0);
   add("lg_rows", lg(rows));
   add("lg_columns", lg(columns));
   add("lg_inner", lg(inner));
