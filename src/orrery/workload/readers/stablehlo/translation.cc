@@ -230,7 +230,12 @@ FunctionId Translation::declare_function(std::string_view symbol) {
 }
 
 bool Translation::keeps(std::string_view name) {
-  return find_rule(name) != nullptr || name == "comparison_direction";
+  static constexpr std::string_view kOthers[] = {
+      "comparison_direction", "jax.buffer_donor",   "jax.result_info",      "mhlo.num_partitions",
+      "mhlo.num_replicas",    "tf.aliasing_output", "ttcore.argument_type",
+  };
+  return find_rule(name) != nullptr ||
+         std::find(std::begin(kOthers), std::end(kOthers), name) != std::end(kOthers);
 }
 
 bool Translation::names_function(std::string_view name) {

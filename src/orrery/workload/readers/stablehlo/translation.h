@@ -59,7 +59,7 @@ class Translation {
 
   /// Sets one attribute; those that nobody downstream needs are left out.
   void apply(std::string_view name, const AttributeValue& value);
-  /// Whether `apply` does something with an operation's attribute of this name.
+  /// Whether `apply` does something with an attribute of this name.
   static bool keeps(std::string_view name);
   /// Whether attributes of this name name a function.
   static bool names_function(std::string_view name);
