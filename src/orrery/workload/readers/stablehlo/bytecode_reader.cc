@@ -27,6 +27,20 @@ constexpr size_t kMaxListElements = size_t{1} << 20;
 /// their number is bounded beside the file's length.
 constexpr size_t kMaxWork = size_t{1} << 28;
 
+/// A string as MLIR prints it between quotes, which is how the text reader keeps it.
+std::string as_printed(std::string_view text) {
+  std::string printed;
+  for (const char c : text) {
+    if (c == '\\')
+      printed += "\\\\";
+    else if (c < ' ' || c > '~' || c == '"')
+      printed += fmt::format("\\{:02X}", static_cast<uint8_t>(c));
+    else
+      printed += c;
+  }
+  return printed;
+}
+
 /// Reductions by these are named, not spelled out, where MLIR prints them.
 constexpr Opcode kNamedReducers[] = {Opcode::k_add,     Opcode::k_multiply, Opcode::k_maximum,
                                      Opcode::k_minimum, Opcode::k_and,      Opcode::k_or,
@@ -391,9 +405,12 @@ void BytecodeReader::read_region(ByteCursor& cursor) {
 /// The operation of a reduction's body that is one operation on both arguments: text names
 /// it ("applies stablehlo.add"). The cursor moves past such a body only.
 std::optional<Opcode> BytecodeReader::simple_reducer(ByteCursor& cursor, const Head& head) {
-  if (operands_.size() != 2 || head.region_count != 1 || head.isolated) return std::nullopt;
-  ByteCursor ahead = cursor;
-  const size_t first_value = scopes_.back().values.size();
+  if (operands_.size() != 2 || head.region_count != 1) return std::nullopt;
+  ByteCursor after = cursor;
+  const bool in_section =
+      head.isolated && file_.version >= BytecodeFile::kIsolatedRegionsInSections;
+  ByteCursor ahead = in_section ? ByteCursor(source_, read_section(after).inside) : cursor;
+  const size_t first_value = head.isolated ? 0 : scopes_.back().values.size();
   const auto is = [&](uint64_t expected) { return ahead.varint() == expected; };
   if (!is(1) || !is(3) || !is(2 << 1 | 1) || !is(2)) return std::nullopt;  // blocks, values, …
   uint64_t types[2] = {};
@@ -424,7 +441,7 @@ std::optional<Opcode> BytecodeReader::simple_reducer(ByteCursor& cursor, const H
   if (end >= names_.size() || ahead.byte() != kHasOperands) return std::nullopt;
   ahead.varint();  // location
   if (!is(1) || !is(first_value + 2) || !resolve(end, head.offset).is_return) return std::nullopt;
-  cursor = ahead;
+  cursor = in_section ? after : ahead;
   return code;
 }
 
@@ -551,6 +568,9 @@ BytecodeReader::Setting BytecodeReader::open_value(std::string_view attribute, u
       break;
     case Kind::kString:  // VHLO has no symbols: their names are strings.
       value.kind = Translation::names_function(attribute) ? ValueKind::kSymbol : ValueKind::kString;
+      charge(value.text.size(), "strings");
+      if (std::string printed = as_printed(value.text); printed != value.text)
+        value.text = spellings_.emplace_back(std::move(printed));
       break;
     case Kind::kSymbol:
       value.kind = ValueKind::kSymbol;

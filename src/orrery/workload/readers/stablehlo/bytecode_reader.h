@@ -120,7 +120,7 @@ class BytecodeReader {
   BytecodeFile file_;
   BytecodeValues values_;
 
-  std::deque<std::string> spellings_;  ///< What `Translation` was asked for.
+  std::deque<std::string> spellings_;  ///< Text that the file spells otherwise.
   std::vector<Name> names_;
   std::unordered_map<uint64_t, Settings> known_settings_;
   std::vector<Setting> settings_;

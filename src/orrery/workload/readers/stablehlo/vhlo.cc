@@ -166,6 +166,7 @@ constexpr Default kDefaults[] = {
     {"rhs_dilation", VhloDefault::kAllOne},
     {"scatter_dims_to_operand_dims", VhloDefault::kEmpty},
     {"scatter_indices_batching_dims", VhloDefault::kEmpty},
+    {"source_target_pairs", VhloDefault::kEmpty},
     {"start_index_map", VhloDefault::kEmpty},
     {"start_indices_batching_dims", VhloDefault::kEmpty},
     {"update_window_dims", VhloDefault::kEmpty},
