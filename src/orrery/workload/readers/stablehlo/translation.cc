@@ -195,9 +195,7 @@ std::optional<double> real_from_bits(uint64_t bits, ElementType type) {
   }
 }
 
-std::optional<Translation::OpName> Translation::operation_name(std::string_view written) {
-  uint32_t& known = operations_[written];
-  if (known != TextMap::kMissing) return operation_names_[known];
+std::optional<Translation::OpName> Translation::look_up(std::string_view written) {
   OpName result;
   const size_t dot = written.find('.');
   const std::string_view dialect = dot == std::string_view::npos ? "func" : written.substr(0, dot);
@@ -218,7 +216,7 @@ std::optional<Translation::OpName> Translation::operation_name(std::string_view 
         fmt::format("operation '{}' is not known: it is left out of time and memory", written));
   }
   result.is_return = result.code == Opcode::k_return;
-  known = static_cast<uint32_t>(operation_names_.size());
+  operations_[written] = static_cast<uint32_t>(operation_names_.size());
   operation_names_.push_back(result);
   return result;
 }
@@ -388,19 +386,15 @@ ShardingId Translation::gspmd_sharding(std::string_view text) {
   return builder_.add_sharding(std::move(sharding));
 }
 
-void Translation::finish_operation(Opcode code) {
-  // What the exporters of GSPMD modules write to carry shardings is no work.
-  if (code == Opcode::k_custom_call) {
-    const std::string_view target = builder_.open_string(Attr::kTarget);
-    if (target == "Sharding" || target == "SPMDFullToShardShape" ||
-        target == "SPMDShardToFullShape")
-      builder_.set_open_code(Opcode::k_sharding_constraint);
-    else if (target == "mhlo.topk" && builder_.open_has(Attr::kK))
-      builder_.set_open_code(Opcode::k_top_k);
-    else if (target == "annotate_device_placement")
-      builder_.set_open_code(Opcode::k_identity);
-  }
-  builder_.end_op();
+/// What the exporters of GSPMD modules write to carry shardings is no work.
+void Translation::recognise_target() {
+  const std::string_view target = builder_.open_string(Attr::kTarget);
+  if (target == "Sharding" || target == "SPMDFullToShardShape" || target == "SPMDShardToFullShape")
+    builder_.set_open_code(Opcode::k_sharding_constraint);
+  else if (target == "mhlo.topk" && builder_.open_has(Attr::kK))
+    builder_.set_open_code(Opcode::k_top_k);
+  else if (target == "annotate_device_placement")
+    builder_.set_open_code(Opcode::k_identity);
 }
 
 }  // namespace orrery::stablehlo

@@ -50,7 +50,12 @@ class Translation {
   /// Turns "stablehlo.dot_general", "call", "chlo.broadcast_add" … into an opcode;
   /// each spelling, which must outlive this, is looked up once. Unknown operations
   /// of a dialect are noted; nothing for a word without a dialect that is none.
-  std::optional<OpName> operation_name(std::string_view written);
+  std::optional<OpName> operation_name(std::string_view written) {
+    const uint32_t known = operations_.find(written);
+    if (known != TextMap::kMissing) [[likely]]
+      return operation_names_[known];
+    return look_up(written);
+  }
 
   /// The function called `symbol` in the module being read. Those of later modules in
   /// the same file get the module's number, so that each keeps its own.
@@ -70,13 +75,18 @@ class Translation {
                        std::span<const AxisReference> axes);
 
   /// Closes the open operation, begun as `code`.
-  void finish_operation(Opcode code);
+  void finish_operation(Opcode code) {
+    if (code == Opcode::k_custom_call) recognise_target();
+    builder_.end_op();
+  }
 
   /// While one is set, attributes are those of the argument or result.
   ArgumentInfo* argument = nullptr;
   ResultInfo* result = nullptr;
 
  private:
+  std::optional<OpName> look_up(std::string_view written);
+  void recognise_target();
   void apply_replica_groups(const AttributeValue& value);
   ShardingId gspmd_sharding(std::string_view text);
 
