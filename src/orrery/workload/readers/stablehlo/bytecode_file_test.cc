@@ -110,7 +110,7 @@ std::string tables() {
                  bytes({0x05, 0x01, 0x05,            // 2 dialects: strings 0 and 1
                         0x03, 0x03, 0x03, 0x0F})) +  // 1 name, of dialect 1: string 3, registered
          section(3, bytes({0x03, 0x03,               // 1 attribute, 1 type
-                           0x01, 0x03, 0x07,         // builtin, 1 entry: 3 bytes, encoded
+                           0x01, 0x03, 0x0F,         // builtin, 1 entry: 3 bytes, encoded
                            0x03, 0x03, 0x04 | 0x00, 0x00, 0x00})) +
          section(2, bytes({1, 2, 3, 4, 5})) + section(4, bytes({0x01}));
 }
