@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <stdexcept>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "orrery/workload/trip_count.h"
 #include "orrery/workload/verify.h"
@@ -36,6 +37,7 @@ struct WorkloadBuilder::State {
   std::unordered_map<std::string, StringId> strings;
   std::unordered_map<std::string, FunctionId> functions;
   std::unordered_map<std::string, ShardingId> shardings;
+  std::unordered_set<std::string> notes;
   std::unordered_multimap<size_t, uint32_t> long_lists;  ///< Offsets into the integer pool.
   std::vector<Frame> frames;
   std::vector<Attribute> pending;
@@ -82,8 +84,7 @@ void WorkloadBuilder::set_partitions(int64_t partitions, int64_t replicas) {
 }
 
 void WorkloadBuilder::add_note(std::string note) {
-  auto& notes = workload_->notes_;
-  if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(std::move(note));
+  if (state_->notes.insert(note).second) workload_->notes_.push_back(std::move(note));
 }
 
 MeshId WorkloadBuilder::add_mesh(Mesh mesh) {

@@ -203,13 +203,16 @@ class OneFunction : public Module {
     const std::string body = region(values, arguments, operations);
     const std::string main =
         op(function, location, static_cast<int64_t>(whole), {}, {}, isolated(body));
-    return Module::file({op(module, location, -1, {}, {}, isolated(region(0, {}, {main})))});
+    std::vector<std::string> all = beside;
+    all.push_back(main);
+    return Module::file({op(module, location, -1, {}, {}, isolated(region(0, {}, all)))});
   }
 
   uint64_t location;
   uint64_t module;
   uint64_t function;
   uint64_t end;
+  std::vector<std::string> beside;  ///< Operations before the function.
 };
 
 inline Workload read_bytes(std::string file, const ReadOptions& options = {}) {

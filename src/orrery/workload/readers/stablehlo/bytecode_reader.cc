@@ -25,7 +25,9 @@ constexpr int kMaxNestedDictionaries = 16;
 constexpr size_t kMaxListElements = size_t{1} << 20;
 /// Integers copied, text hashed: a few bytes may name a long list again and again, so
 /// their number is bounded beside the file's length.
-constexpr size_t kMaxWork = size_t{1} << 28;
+constexpr size_t kMaxWork = size_t{1} << 27;
+constexpr size_t kMaxKeptIntegers = size_t{1} << 24;
+constexpr size_t kMaxSettings = size_t{1} << 20;
 
 /// A string as MLIR prints it between quotes, which is how the text reader keeps it.
 std::string as_printed(std::string_view text) {
@@ -83,7 +85,9 @@ Workload BytecodeReader::read() {
 
 void BytecodeReader::charge(size_t work, const char* what) {
   work_ += work;
-  if (work_ > kMaxWork + 64 * source_.text().size())
+  if (work_ > kMaxWork + 16 * source_.text().size() ||
+      integers_.size() > kMaxKeptIntegers + 8 * source_.text().size() ||
+      settings_.size() > kMaxSettings + source_.text().size() / 8)
     source_.fail(file_.program.begin,
                  fmt::format("{} make more of the file than it can mean", what));
 }
@@ -270,8 +274,15 @@ void BytecodeReader::read_top_level(ByteCursor& cursor) {
   const Name& name = names_[head.name];
   if (name.is_module) return read_module(cursor, head);
   if (name.is_function) return read_function(cursor, head);
-  source_.fail(head.offset, fmt::format("expected a module or a VHLO function, found '{}.{}'",
-                                        name.dialect, name.local));
+  if (head.region_count == 0 && result_types_.empty() && name.dialect != "vhlo") {
+    builder_.add_note(
+        fmt::format("'{}.{}' at the top of the module is left out", name.dialect, name.local));
+    return;
+  }
+  source_.fail(head.offset,
+               fmt::format("expected a module or a VHLO function, found '{}.{}': only portable "
+                           "artifacts are read (stablehlo-translate --serialize, jax.export)",
+                           name.dialect, name.local));
 }
 
 void BytecodeReader::read_module(ByteCursor& cursor, const Head& head) {
@@ -373,7 +384,7 @@ void BytecodeReader::read_operation(ByteCursor& cursor) {
   for (const bool from_properties : {true, false}) {
     if (!(from_properties ? head.properties : head.dictionary)) continue;
     const Settings found = settings(head, from_properties);
-    for (uint32_t i = 0; i < found.count; ++i) apply(settings_[found.first + i]);
+    for (size_t i = 0; i < found.count; ++i) apply(settings_[found.first + i]);
   }
   if (head.region_count != 0) {
     std::optional<Opcode> reducer;
@@ -486,7 +497,7 @@ BytecodeReader::Settings BytecodeReader::settings(const Head& head, bool from_pr
   const auto [at, added] = known_settings_.try_emplace(key);
   if (!added) return at->second;
   Settings result;
-  result.first = static_cast<uint32_t>(settings_.size());
+  result.first = settings_.size();
   const Name& name = names_[head.name];
   if (name.resolved->code != Opcode::k_unknown) {
     Head part = head;
@@ -494,7 +505,7 @@ BytecodeReader::Settings BytecodeReader::settings(const Head& head, bool from_pr
     for (const auto& [attribute, number] : named_attributes(part))
       add_setting(name, attribute, number, 0);
   }
-  result.count = static_cast<uint32_t>(settings_.size()) - result.first;
+  result.count = settings_.size() - result.first;
   return at->second = result;
 }
 
@@ -524,8 +535,8 @@ void BytecodeReader::add_setting(const Name& name, std::string_view attribute, u
 
 /// Moves the scratch to where it stays.
 void BytecodeReader::keep_integers(Setting* setting) {
-  setting->first_integer = static_cast<uint32_t>(integers_.size());
-  setting->integer_count = static_cast<uint32_t>(scratch_.size());
+  setting->first_integer = integers_.size();
+  setting->integer_count = scratch_.size();
   charge(scratch_.size(), "lists of integers");
   integers_.insert(integers_.end(), scratch_.begin(), scratch_.end());
 }
@@ -568,7 +579,7 @@ BytecodeReader::Setting BytecodeReader::open_value(std::string_view attribute, u
       break;
     case Kind::kString:  // VHLO has no symbols: their names are strings.
       value.kind = Translation::names_function(attribute) ? ValueKind::kSymbol : ValueKind::kString;
-      charge(value.text.size(), "strings");
+      charge(4 * value.text.size(), "strings");  // each character may take three
       if (std::string printed = as_printed(value.text); printed != value.text)
         value.text = spellings_.emplace_back(std::move(printed));
       break;
@@ -611,8 +622,10 @@ BytecodeReader::Setting BytecodeReader::open_value(std::string_view attribute, u
       break;
     case Kind::kMeshAxes:
       setting.kind = Setting::Kind::kMeshAxes;
-      setting.mesh_axes = static_cast<uint32_t>(mesh_axes_.size());
+      setting.mesh_axes = mesh_axes_.size();
       mesh_axes_.push_back(values_.mesh_axes(opened));
+      for (const AxisReference& axis : mesh_axes_.back().axes)
+        charge(axis.name.size(), "mesh axes");
       break;
     case Kind::kWord:
     case Kind::kDictionary:

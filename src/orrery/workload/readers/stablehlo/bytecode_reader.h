@@ -45,13 +45,13 @@ class BytecodeReader {
     Kind kind = Kind::kAttribute;
     std::string_view name;
     AttributeValue value;
-    uint32_t first_integer = 0;  ///< Into `integers_`.
-    uint32_t integer_count = 0;
-    uint32_t mesh_axes = 0;  ///< Into `mesh_axes_`.
+    size_t first_integer = 0;  ///< Into `integers_`.
+    size_t integer_count = 0;
+    size_t mesh_axes = 0;  ///< Into `mesh_axes_`.
   };
   struct Settings {
-    uint32_t first = 0;
-    uint32_t count = 0;
+    size_t first = 0;
+    size_t count = 0;
   };
 
   /// The head of an operation: all but its regions.

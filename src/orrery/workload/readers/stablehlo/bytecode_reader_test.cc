@@ -285,6 +285,20 @@ TEST(BytecodeReader, WhatWouldLoseItsMeaningIsRefused) {
       HasSubstr("operation 'stablehlo.abs' outside VHLO: only portable artifacts are read"));
 }
 
+TEST(BytecodeReader, OtherDialectsAtTheTopAreLeftOutOrRefused) {
+  OneFunction m;
+  const uint64_t mesh = m.operation("sdy", "mesh");
+  const uint64_t function = m.operation("func", "func");
+  const std::string end = Module::op(m.end, m.location, -1, {}, {});
+  m.beside = {Module::op(mesh, m.location, static_cast<int64_t>(m.properties("")), {}, {})};
+  EXPECT_THAT(read_bytes(m.file({}, {}, 0, {end})).notes(),
+              Contains("'sdy.mesh' at the top of the module is left out"));
+  m.beside = {
+      Module::op(function, m.location, -1, {}, {}, Module::isolated(Module::region(0, {}, {})))};
+  EXPECT_THAT(error_of_bytes(m.file({}, {}, 0, {end})),
+              HasSubstr("found 'func.func': only portable artifacts are read"));
+}
+
 TEST(BytecodeReader, FaultsOfTheProgramNameTheByte) {
   const auto body = [](uint64_t values, const std::vector<std::string>& operations) {
     OneFunction m;
