@@ -70,6 +70,7 @@ BytecodeReader::BytecodeReader(const Source& source, const ReadOptions& options)
       translation_(builder_),
       file_(source_),
       values_(source_, file_, options_, builder_),
+      last_settings_(file_.properties.size()),
       location_names_(file_.attributes.size()),
       location_known_(file_.attributes.size(), false) {}
 
@@ -493,10 +494,12 @@ BytecodeReader::NamedAttributes BytecodeReader::named_attributes(const Head& hea
 /// What to set on operations of this name with these properties or this dictionary.
 BytecodeReader::Settings BytecodeReader::settings(const Head& head, bool from_properties) {
   const uint64_t index = from_properties ? *head.properties : *head.dictionary;
+  if (from_properties && last_settings_[index].name == head.name) return last_settings_[index];
   const uint64_t key = head.name << 33 | index << 1 | (from_properties ? 1 : 0);
   const auto [at, added] = known_settings_.try_emplace(key);
   if (!added) return at->second;
   Settings result;
+  result.name = head.name;
   result.first = settings_.size();
   const Name& name = names_[head.name];
   if (name.resolved->code != Opcode::k_unknown) {
@@ -506,6 +509,7 @@ BytecodeReader::Settings BytecodeReader::settings(const Head& head, bool from_pr
       add_setting(name, attribute, number, 0);
   }
   result.count = settings_.size() - result.first;
+  if (from_properties) last_settings_[index] = result;
   return at->second = result;
 }
 
@@ -527,8 +531,10 @@ void BytecodeReader::add_setting(const Name& name, std::string_view attribute, u
     if (open_constant(index, &setting)) settings_.push_back(setting);
     return;
   }
-  if (!Translation::keeps(attribute)) return;
-  const Setting setting = open_value(attribute, index);
+  const AttributeRule* rule = Translation::find_rule(attribute);
+  if (rule == nullptr) return;
+  Setting setting = open_value(attribute, index);
+  setting.rule = rule;
   if (name.dialect == "vhlo" && is_default(name, setting)) return;
   settings_.push_back(setting);
 }
@@ -690,7 +696,10 @@ void BytecodeReader::apply(const Setting& setting) {
     charge(list.size(), "lists of integers");
   }
   charge(value.text.size(), "strings");
-  translation_.apply(setting.name, value);
+  if (setting.rule != nullptr)
+    translation_.apply(*setting.rule, value);
+  else
+    translation_.apply(setting.name, value);
 }
 
 /// Those of a module, an argument or a result.

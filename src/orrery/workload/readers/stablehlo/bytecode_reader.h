@@ -44,12 +44,14 @@ class BytecodeReader {
     enum class Kind : uint8_t { kAttribute, kConstant, kRealConstant, kMeshAxes };
     Kind kind = Kind::kAttribute;
     std::string_view name;
+    const AttributeRule* rule = nullptr;  ///< Of an operation's attribute.
     AttributeValue value;
     size_t first_integer = 0;  ///< Into `integers_`.
     size_t integer_count = 0;
     size_t mesh_axes = 0;  ///< Into `mesh_axes_`.
   };
   struct Settings {
+    uint64_t name = UINT64_MAX;  ///< Of the operations they are for.
     size_t first = 0;
     size_t count = 0;
   };
@@ -123,6 +125,7 @@ class BytecodeReader {
   std::deque<std::string> spellings_;  ///< Text that the file spells otherwise.
   std::vector<Name> names_;
   std::unordered_map<uint64_t, Settings> known_settings_;
+  std::vector<Settings> last_settings_;  ///< By properties: mostly one operation has them.
   std::vector<Setting> settings_;
   std::vector<int64_t> integers_;
   std::vector<BytecodeValues::MeshAxes> mesh_axes_;

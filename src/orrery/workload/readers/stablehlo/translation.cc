@@ -63,18 +63,23 @@ enum class Form {
   kPrecision,
   kComputeType,
   kGspmdSharding,
+  kDirection,  ///< Of a comparison.
 };
 
-struct Rule {
+}  // namespace
+
+struct AttributeRule {
   std::string_view written;
   Attr key;
   Form form;
 };
 
+namespace {
+
 /// Attributes of StableHLO and its neighbours that a cost, a simulation or a
 /// report needs. What is not here (frontend attributes, layouts, accuracies) is
 /// read past.
-constexpr Rule kRules[] = {
+constexpr AttributeRule kRules[] = {
     {"lhs_batching_dimensions", Attr::kLhsBatching, Form::kIntegers},
     {"rhs_batching_dimensions", Attr::kRhsBatching, Form::kIntegers},
     {"lhs_contracting_dimensions", Attr::kLhsContracting, Form::kIntegers},
@@ -159,17 +164,8 @@ constexpr Rule kRules[] = {
     {"left_side", Attr::kLeftSide, Form::kInteger},
     {"epsilon", Attr::kEpsilon, Form::kString},
     {"mhlo.sharding", Attr::kSharding, Form::kGspmdSharding},
+    {"comparison_direction", Attr::kCompare, Form::kDirection},
 };
-
-const Rule* find_rule(std::string_view name) {
-  static const TextMap* const kByName = [] {
-    auto* map = new TextMap;
-    for (uint32_t i = 0; i < std::size(kRules); ++i) (*map)[kRules[i].written] = i;
-    return map;
-  }();
-  const uint32_t index = kByName->find(name);
-  return index == TextMap::kMissing ? nullptr : &kRules[index];
-}
 
 }  // namespace
 
@@ -227,17 +223,27 @@ FunctionId Translation::declare_function(std::string_view symbol) {
   return builder_.declare_function(fmt::format("{}#{}", symbol, module_ + 1));
 }
 
+const AttributeRule* Translation::find_rule(std::string_view name) {
+  static const TextMap* const kByName = [] {
+    auto* map = new TextMap;
+    for (uint32_t i = 0; i < std::size(kRules); ++i) (*map)[kRules[i].written] = i;
+    return map;
+  }();
+  const uint32_t index = kByName->find(name);
+  return index == TextMap::kMissing ? nullptr : &kRules[index];
+}
+
 bool Translation::keeps(std::string_view name) {
   static constexpr std::string_view kOthers[] = {
-      "comparison_direction", "jax.buffer_donor",   "jax.result_info",      "mhlo.num_partitions",
-      "mhlo.num_replicas",    "tf.aliasing_output", "ttcore.argument_type",
+      "jax.buffer_donor",  "jax.result_info",    "mhlo.num_partitions",
+      "mhlo.num_replicas", "tf.aliasing_output", "ttcore.argument_type",
   };
   return find_rule(name) != nullptr ||
          std::find(std::begin(kOthers), std::end(kOthers), name) != std::end(kOthers);
 }
 
 bool Translation::names_function(std::string_view name) {
-  const Rule* rule = find_rule(name);
+  const AttributeRule* rule = find_rule(name);
   return rule != nullptr && rule->form == Form::kFunction;
 }
 
@@ -268,35 +274,31 @@ void Translation::apply(std::string_view name, const AttributeValue& value) {
       builder_.set_partitions(0, value.integer);
     return;
   }
-  const Rule* rule = find_rule(name);
-  if (rule == nullptr) {
-    if (name == "comparison_direction") {
-      for (const std::string_view direction : {"EQ", "NE", "LT", "LE", "GT", "GE"})
-        if (value.text.find(direction) != std::string_view::npos)
-          builder_.set_string(Attr::kCompare, direction);
-    }
-    return;
-  }
-  switch (rule->form) {
+  if (const AttributeRule* rule = find_rule(name)) apply(*rule, value);
+}
+
+void Translation::apply(const AttributeRule& rule, const AttributeValue& value) {
+  using Kind = AttributeValue::Kind;
+  switch (rule.form) {
     case Form::kInteger:
-      if (value.kind == Kind::kInteger) builder_.set_int(rule->key, value.integer);
-      if (value.kind == Kind::kUnit) builder_.set_int(rule->key, 1);
+      if (value.kind == Kind::kInteger) builder_.set_int(rule.key, value.integer);
+      if (value.kind == Kind::kUnit) builder_.set_int(rule.key, 1);
       break;
     case Form::kIntegers:
       if (value.kind == Kind::kIntegers)
-        builder_.set_ints(rule->key, *value.integers);
+        builder_.set_ints(rule.key, *value.integers);
       else if (value.kind == Kind::kInteger)
-        builder_.set_ints(rule->key, {value.integer});
+        builder_.set_ints(rule.key, {value.integer});
       break;
     case Form::kOneAsList:
-      if (value.kind == Kind::kInteger) builder_.set_ints(rule->key, {value.integer});
+      if (value.kind == Kind::kInteger) builder_.set_ints(rule.key, {value.integer});
       break;
     case Form::kString:
-      if (value.kind == Kind::kString) builder_.set_string(rule->key, value.text);
+      if (value.kind == Kind::kString) builder_.set_string(rule.key, value.text);
       break;
     case Form::kFunction:
       if (value.kind == Kind::kSymbol)
-        builder_.set_function(rule->key, declare_function(value.text));
+        builder_.set_function(rule.key, declare_function(value.text));
       break;
     case Form::kPadding:
       if (value.kind == Kind::kIntegers) {
@@ -310,13 +312,13 @@ void Translation::apply(std::string_view name, const AttributeValue& value) {
       }
       break;
     case Form::kPairs:
-      if (value.kind == Kind::kIntegers) builder_.set_ints(rule->key, *value.integers);
+      if (value.kind == Kind::kIntegers) builder_.set_ints(rule.key, *value.integers);
       break;
     case Form::kReplicaGroups:
       apply_replica_groups(value);
       break;
     case Form::kChannel:
-      if (value.kind == Kind::kInteger) builder_.set_int(rule->key, value.integer);
+      if (value.kind == Kind::kInteger) builder_.set_int(rule.key, value.integer);
       break;
     case Form::kPrecision: {
       const bool highest = value.text.find("HIGHEST") != std::string_view::npos;
@@ -326,10 +328,15 @@ void Translation::apply(std::string_view name, const AttributeValue& value) {
     }
     case Form::kComputeType:
       if (const auto type = element_type_from_mlir(value.text))
-        builder_.set_int(rule->key, static_cast<int64_t>(*type));
+        builder_.set_int(rule.key, static_cast<int64_t>(*type));
+      break;
+    case Form::kDirection:
+      for (const std::string_view direction : {"EQ", "NE", "LT", "LE", "GT", "GE"})
+        if (value.text.find(direction) != std::string_view::npos)
+          builder_.set_string(rule.key, direction);
       break;
     case Form::kGspmdSharding:
-      if (value.kind == Kind::kString) builder_.set_sharding(rule->key, gspmd_sharding(value.text));
+      if (value.kind == Kind::kString) builder_.set_sharding(rule.key, gspmd_sharding(value.text));
       break;
   }
 }

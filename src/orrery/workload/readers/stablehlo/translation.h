@@ -36,6 +36,9 @@ struct AttributeValue {
 /// The number whose IEEE 754 bits these are; nothing for types narrower than half.
 std::optional<double> real_from_bits(uint64_t bits, ElementType type);
 
+/// How one written attribute becomes ours.
+struct AttributeRule;
+
 /// What StableHLO's names mean in a `Workload`, whether text or bytecode spelled
 /// them: operations, attributes, symbols. It sets attributes on whatever is open
 /// in the builder: an argument, a result, an operation or the module.
@@ -64,6 +67,10 @@ class Translation {
 
   /// Sets one attribute; those that nobody downstream needs are left out.
   void apply(std::string_view name, const AttributeValue& value);
+  /// The same of an operation's attribute whose rule is known.
+  void apply(const AttributeRule& rule, const AttributeValue& value);
+  /// Of an operation's attribute; null where nobody downstream needs it.
+  static const AttributeRule* find_rule(std::string_view name);
   /// Whether `apply` does something with an attribute of this name.
   static bool keeps(std::string_view name);
   /// Whether attributes of this name name a function.
