@@ -259,7 +259,7 @@ void Translation::apply(std::string_view name, const AttributeValue& value) {
       argument->donated = true;
     } else if (argument != nullptr && name == "jax.buffer_donor") {
       argument->donated = true;
-    } else if (argument != nullptr && name == "ttcore.argumenttype") {
+    } else if (argument != nullptr && name == "ttcore.argument_type") {
       if (value.text.find("parameter") != std::string_view::npos) argument->role = Role::kParameter;
       if (value.text.find("input") != std::string_view::npos) argument->role = Role::kInput;
     } else if (argument == nullptr && name == "jax.result_info" && value.kind == Kind::kString) {
