@@ -34,11 +34,14 @@ void register_files() {
   const std::filesystem::path root = ORRERY_SOURCE_DIR;
   const char* shared = std::getenv("ORRERY_SHARED_DATA");
   const std::filesystem::path data = shared != nullptr ? shared : root / ".." / "shared" / "data";
-  for (const auto& path : {root / "examples" / "llama2_7b_prefill.mlir",
-                           data / "h200/stablehlo/gpt2_b8_s1024_train.mlir",
-                           data / "stablehlo/hespas/resnet_50_train_step_4_devices_1024_batch.mlir",
-                           data / "stablehlo/sharded/resnet50_dp8_train.spmd.hlo",
-                           data / "onnx/torch/bert_base_b1_s128.onnx"}) {
+  for (const auto& path :
+       {root / "examples" / "llama2_7b_prefill.mlir", root / "examples" / "mlp.mlir.bc",
+        data / "h200/stablehlo/gpt2_b8_s1024_train.mlir",
+        data / "stablehlo/public/GleasonK_stablehlo-exports/pt_bert.mlir.bc",
+        data / "stablehlo/public/GleasonK_stablehlo-exports/alphafold.mlir.bc",
+        data / "stablehlo/hespas/resnet_50_train_step_4_devices_1024_batch.mlir",
+        data / "stablehlo/sharded/resnet50_dp8_train.spmd.hlo",
+        data / "onnx/torch/bert_base_b1_s128.onnx"}) {
     if (!std::filesystem::exists(path)) continue;
     benchmark::RegisterBenchmark(
         ("BM_ReadFile/" + path.filename().string()).c_str(),

@@ -13,7 +13,7 @@ constexpr uint64_t kMaxField = (uint64_t{1} << 29) - 1;
 }  // namespace
 
 void fail_at_byte(const Source& source, size_t offset, const std::string& message) {
-  throw_input(source.name(), fmt::format("byte {}: {}", offset, message));
+  source.binary().fail(offset, message);
 }
 
 ProtobufReader::ProtobufReader(const Source& source, std::string_view bytes)

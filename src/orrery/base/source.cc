@@ -1,6 +1,7 @@
 #include "orrery/base/source.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -67,7 +68,14 @@ SourceLocation Source::location(size_t offset) const {
   return {name_, line, static_cast<int64_t>(offset - start) + 1};
 }
 
+Source Source::binary() const {
+  Source same = *this;
+  same.binary_ = true;
+  return same;
+}
+
 void Source::fail(size_t offset, std::string message) const {
+  if (binary_) throw_input(name_, fmt::format("byte {}: {}", offset, message));
   throw Error(ErrorKind::kInput, location(offset), std::move(message));
 }
 

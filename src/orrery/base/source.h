@@ -22,6 +22,9 @@ class Source {
   std::string_view text() const { return text_; }
   const std::string& name() const { return name_; }
 
+  /// The same bytes, not copied, as a format without lines: errors name the byte.
+  Source binary() const;
+
   SourceLocation location(size_t offset) const;
   /// Throws `kInput` pointing at byte `offset`.
   [[noreturn]] void fail(size_t offset, std::string message) const;
@@ -31,6 +34,7 @@ class Source {
   std::string name_;
   std::shared_ptr<const void> storage_;
   std::string_view text_;
+  bool binary_ = false;
 };
 
 }  // namespace orrery

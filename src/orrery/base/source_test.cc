@@ -69,6 +69,20 @@ TEST(Source, KeepsItsTextWhenCopiedAndMoved) {
   EXPECT_EQ(moved.text(), std::string(1000, 'x'));
 }
 
+TEST(Source, FaultsOfBinaryFormatsNameTheByte) {
+  const Source text = Source::from_memory("m", "ab\ncd");
+  const auto message_of = [](const Source& s) -> std::string {
+    try {
+      s.fail(4, "no good");
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(message_of(text), "m:2:2: no good");
+  EXPECT_EQ(message_of(text.binary()), "m: byte 4: no good");
+  EXPECT_EQ(text.binary().text().data(), text.text().data());
+}
+
 TEST_F(SourceFiles, MapsARegularFile) {
   std::ofstream(path("f")) << "hello\n";
   const Source s = Source::from_file(path("f"));

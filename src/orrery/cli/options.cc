@@ -21,8 +21,8 @@ std::pair<std::string, std::string> split_pair(const std::string& text, const st
 
 void WorkloadOptions::declare(CLI::App& app) {
   app.add_option("WORKLOAD", workload,
-                 "A file (StableHLO .mlir, HLO text, .onnx, a Hugging Face config.json) or a name "
-                 "that 'orrery zoo' lists")
+                 "A file (StableHLO .mlir or .mlir.bc, HLO text, .onnx, a Hugging Face "
+                 "config.json) or a name that 'orrery zoo' lists")
       ->required();
   app.add_option("--phase", read.build.phase,
                  "Of a model description: forward, prefill, decode or train")

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <stdexcept>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "orrery/workload/trip_count.h"
 #include "orrery/workload/verify.h"
@@ -21,6 +23,12 @@ size_t combine(size_t seed, uint64_t value) {
   return (seed ^ value) * 0x9e3779b97f4a7c15ULL + (seed >> 29);
 }
 
+/// Finds a string by a view of it, so that only new ones are copied.
+struct ViewHash {
+  using is_transparent = void;
+  size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
+};
+
 }  // namespace
 
 struct WorkloadBuilder::State {
@@ -33,9 +41,10 @@ struct WorkloadBuilder::State {
   };
 
   std::unordered_multimap<size_t, TypeId> types;
-  std::unordered_map<std::string, StringId> strings;
+  std::unordered_map<std::string, StringId, ViewHash, std::equal_to<>> strings;
   std::unordered_map<std::string, FunctionId> functions;
   std::unordered_map<std::string, ShardingId> shardings;
+  std::unordered_set<std::string> notes;
   std::unordered_multimap<size_t, uint32_t> long_lists;  ///< Offsets into the integer pool.
   std::vector<Frame> frames;
   std::vector<Attribute> pending;
@@ -82,8 +91,7 @@ void WorkloadBuilder::set_partitions(int64_t partitions, int64_t replicas) {
 }
 
 void WorkloadBuilder::add_note(std::string note) {
-  auto& notes = workload_->notes_;
-  if (std::find(notes.begin(), notes.end(), note) == notes.end()) notes.push_back(std::move(note));
+  if (state_->notes.insert(note).second) workload_->notes_.push_back(std::move(note));
 }
 
 MeshId WorkloadBuilder::add_mesh(Mesh mesh) {
@@ -109,10 +117,12 @@ ShardingId WorkloadBuilder::add_sharding(Sharding sharding) {
 }
 
 StringId WorkloadBuilder::intern(std::string_view text) {
-  const auto [at, added] = state_->strings.emplace(
-      std::string(text), StringId{static_cast<uint32_t>(workload_->strings_.size())});
-  if (added) workload_->strings_.emplace_back(text);
-  return at->second;
+  if (const auto known = state_->strings.find(text); known != state_->strings.end())
+    return known->second;
+  const StringId id{static_cast<uint32_t>(workload_->strings_.size())};
+  state_->strings.emplace(text, id);
+  workload_->strings_.emplace_back(text);
+  return id;
 }
 
 std::string_view WorkloadBuilder::string(StringId id) const { return workload_->string(id); }

@@ -9,161 +9,6 @@
 #include "orrery/workload/readers/stablehlo/parser.h"
 
 namespace orrery::stablehlo {
-namespace {
-
-constexpr size_t kMaxConstantElements = 64;  ///< Larger constants are sized, not kept.
-/// A splat attribute is spelled out up to this: two numbers (padding) for each of 64 dimensions.
-constexpr int64_t kMaxSplatElements = 128;
-/// Ranks that groups over mesh axes may name in one module. A few bytes of text name them all,
-/// so nothing else bounds the memory they take.
-constexpr size_t kMaxListedRanks = size_t{1} << 24;
-
-/// How a written attribute becomes ours.
-enum class Form {
-  kInteger,    ///< One integer or boolean.
-  kIntegers,   ///< A list.
-  kOneAsList,  ///< One integer, stored as a list of one.
-  kString,
-  kFunction,
-  kPadding,  ///< [[low, high], …]
-  kPairs,    ///< A list of pairs, flat.
-  kReplicaGroups,
-  kChannel,
-  kPrecision,
-  kComputeType,
-  kGspmdSharding,
-};
-
-struct Rule {
-  std::string_view written;
-  Attr key;
-  Form form;
-};
-
-/// Attributes of StableHLO and its neighbours that a cost, a simulation or a
-/// report needs. What is not here (frontend attributes, layouts, accuracies) is
-/// read past.
-constexpr Rule kRules[] = {
-    {"lhs_batching_dimensions", Attr::kLhsBatching, Form::kIntegers},
-    {"rhs_batching_dimensions", Attr::kRhsBatching, Form::kIntegers},
-    {"lhs_contracting_dimensions", Attr::kLhsContracting, Form::kIntegers},
-    {"rhs_contracting_dimensions", Attr::kRhsContracting, Form::kIntegers},
-    {"lhs_precision_type", Attr::kComputeType, Form::kComputeType},
-    {"precision_config", Attr::kPrecision, Form::kPrecision},
-    {"precision", Attr::kPrecision, Form::kPrecision},
-    {"input_batch_dimension", Attr::kInputBatch, Form::kInteger},
-    {"input_feature_dimension", Attr::kInputFeature, Form::kInteger},
-    {"input_spatial_dimensions", Attr::kInputSpatial, Form::kIntegers},
-    {"kernel_input_feature_dimension", Attr::kKernelInput, Form::kInteger},
-    {"kernel_output_feature_dimension", Attr::kKernelOutput, Form::kInteger},
-    {"kernel_spatial_dimensions", Attr::kKernelSpatial, Form::kIntegers},
-    {"output_batch_dimension", Attr::kOutputBatch, Form::kInteger},
-    {"output_feature_dimension", Attr::kOutputFeature, Form::kInteger},
-    {"output_spatial_dimensions", Attr::kOutputSpatial, Form::kIntegers},
-    {"feature_group_count", Attr::kFeatureGroups, Form::kInteger},
-    {"batch_group_count", Attr::kBatchGroups, Form::kInteger},
-    {"window_dimensions", Attr::kWindowSize, Form::kIntegers},
-    {"window_strides", Attr::kWindowStrides, Form::kIntegers},
-    {"stride", Attr::kWindowStrides, Form::kIntegers},
-    {"lhs_dilation", Attr::kBaseDilation, Form::kIntegers},
-    {"lhs_dilate", Attr::kBaseDilation, Form::kIntegers},
-    {"base_dilations", Attr::kBaseDilation, Form::kIntegers},
-    {"rhs_dilation", Attr::kWindowDilation, Form::kIntegers},
-    {"rhs_dilate", Attr::kWindowDilation, Form::kIntegers},
-    {"window_dilations", Attr::kWindowDilation, Form::kIntegers},
-    {"padding", Attr::kPaddingLow, Form::kPadding},
-    {"pad", Attr::kPaddingLow, Form::kPadding},
-    {"low", Attr::kPaddingLow, Form::kIntegers},
-    {"high", Attr::kPaddingHigh, Form::kIntegers},
-    {"interior", Attr::kPaddingInterior, Form::kIntegers},
-    {"edge_padding_low", Attr::kPaddingLow, Form::kIntegers},
-    {"edge_padding_high", Attr::kPaddingHigh, Form::kIntegers},
-    {"interior_padding", Attr::kPaddingInterior, Form::kIntegers},
-    {"dims", Attr::kDimensions, Form::kIntegers},
-    {"dim", Attr::kDimensions, Form::kOneAsList},
-    {"dimensions", Attr::kDimensions, Form::kIntegers},
-    {"dimension", Attr::kDimensions, Form::kOneAsList},
-    {"permutation", Attr::kDimensions, Form::kIntegers},
-    {"broadcast_dimensions", Attr::kDimensions, Form::kIntegers},
-    {"iota_dimension", Attr::kDimensions, Form::kOneAsList},
-    {"all_gather_dim", Attr::kDimensions, Form::kOneAsList},
-    {"scatter_dimension", Attr::kDimensions, Form::kOneAsList},
-    {"feature_index", Attr::kDimensions, Form::kOneAsList},
-    {"start_indices", Attr::kStart, Form::kIntegers},
-    {"limit_indices", Attr::kLimit, Form::kIntegers},
-    {"strides", Attr::kStride, Form::kIntegers},
-    {"slice_sizes", Attr::kSliceSizes, Form::kIntegers},
-    {"sizes", Attr::kSliceSizes, Form::kIntegers},
-    {"offset_dims", Attr::kOffsetDims, Form::kIntegers},
-    {"collapsed_slice_dims", Attr::kCollapsedSliceDims, Form::kIntegers},
-    {"operand_batching_dims", Attr::kOperandBatchingDims, Form::kIntegers},
-    {"input_batching_dims", Attr::kOperandBatchingDims, Form::kIntegers},
-    {"start_indices_batching_dims", Attr::kStartIndicesBatchingDims, Form::kIntegers},
-    {"scatter_indices_batching_dims", Attr::kStartIndicesBatchingDims, Form::kIntegers},
-    {"start_index_map", Attr::kStartIndexMap, Form::kIntegers},
-    {"scatter_dims_to_operand_dims", Attr::kStartIndexMap, Form::kIntegers},
-    {"index_vector_dim", Attr::kIndexVectorDim, Form::kInteger},
-    {"update_window_dims", Attr::kUpdateWindowDims, Form::kIntegers},
-    {"inserted_window_dims", Attr::kInsertedWindowDims, Form::kIntegers},
-    {"replica_groups", Attr::kReplicaGroups, Form::kReplicaGroups},
-    {"source_target_pairs", Attr::kSourceTargetPairs, Form::kPairs},
-    {"handle", Attr::kChannel, Form::kChannel},
-    {"channel_id", Attr::kChannel, Form::kInteger},
-    {"use_global_device_ids", Attr::kUseGlobalIds, Form::kInteger},
-    {"split_dimension", Attr::kSplitDimension, Form::kInteger},
-    {"concat_dimension", Attr::kConcatDimension, Form::kInteger},
-    {"split_count", Attr::kSplitCount, Form::kInteger},
-    {"call_target_name", Attr::kTarget, Form::kString},
-    {"backend_config", Attr::kConfig, Form::kString},
-    {"callee", Attr::kCallee, Form::kFunction},
-    {"decomposition", Attr::kCallee, Form::kFunction},
-    {"name", Attr::kTarget, Form::kString},
-    {"config", Attr::kConfig, Form::kString},
-    {"einsum_config", Attr::kConfig, Form::kString},
-    {"index", Attr::kIndex, Form::kInteger},
-    {"k", Attr::kK, Form::kInteger},
-    {"length", Attr::kLength, Form::kIntegers},
-    {"fft_length", Attr::kLength, Form::kIntegers},
-    {"lower", Attr::kLower, Form::kInteger},
-    {"left_side", Attr::kLeftSide, Form::kInteger},
-    {"epsilon", Attr::kEpsilon, Form::kString},
-    {"mhlo.sharding", Attr::kSharding, Form::kGspmdSharding},
-};
-
-/// The number whose IEEE 754 bits these are; nothing for types narrower than half.
-std::optional<double> real_from_bits(uint64_t bits, ElementType type) {
-  switch (type) {
-    case ElementType::kF64:
-      return std::bit_cast<double>(bits);
-    case ElementType::kF32:
-      return std::bit_cast<float>(static_cast<uint32_t>(bits));
-    case ElementType::kBF16:
-      return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
-    case ElementType::kF16: {
-      const auto exponent = static_cast<int>(bits >> 10 & 0x1F);
-      const auto fraction = static_cast<double>(bits & 0x3FF);
-      const double sign = (bits & 0x8000) != 0 ? -1 : 1;
-      if (exponent == 0x1F) return fraction == 0 ? sign * INFINITY : NAN;
-      if (exponent == 0) return sign * std::ldexp(fraction, -24);
-      return sign * std::ldexp(1024 + fraction, exponent - 25);
-    }
-    default:
-      return std::nullopt;
-  }
-}
-
-const Rule* find_rule(std::string_view name) {
-  static const TextMap* const kByName = [] {
-    auto* map = new TextMap;
-    for (uint32_t i = 0; i < std::size(kRules); ++i) (*map)[kRules[i].written] = i;
-    return map;
-  }();
-  const uint32_t index = kByName->find(name);
-  return index == TextMap::kMissing ? nullptr : &kRules[index];
-}
-
-}  // namespace
-
 bool Parser::alias_text(std::string_view name, std::string_view* text) {
   const auto found = attribute_aliases_.find(name);
   if (found == attribute_aliases_.end()) return false;
@@ -417,10 +262,10 @@ void Parser::parse_dictionary() {
         if (form == "sdy.sharding" || form == "sdy.sharding_per_value") {
           const ShardingId sharding =
               form == "sdy.sharding" ? parse_shardy_sharding() : parse_shardings_of_results();
-          if (argument_ != nullptr)
-            argument_->sharding = sharding;
-          else if (result_ != nullptr)
-            result_->sharding = sharding;
+          if (translation_.argument != nullptr)
+            translation_.argument->sharding = sharding;
+          else if (translation_.result != nullptr)
+            translation_.result->sharding = sharding;
           else if (builder_.in_operation() && sharding.valid())
             builder_.set_sharding(Attr::kSharding, sharding);
           continue;
@@ -433,7 +278,7 @@ void Parser::parse_dictionary() {
       }
       value = parse_value(true);
     }
-    apply(name, value);
+    translation_.apply(name, value);
   } while (cursor_.accept(','));
   cursor_.expect('}');
 }
@@ -455,7 +300,7 @@ void Parser::parse_struct(std::string_view kind) {
     const char* start = cursor_.position();
     const std::string_view name = cursor_.identifier();
     if (!name.empty() && cursor_.accept('=')) {
-      apply(name, parse_value(true));
+      translation_.apply(name, parse_value(true));
     } else {
       cursor_.rewind(start);
       parse_value(true);
@@ -473,7 +318,7 @@ void Parser::parse_convolution_dimensions() {
       const std::string_view name = cursor_.identifier();
       if (name.empty()) cursor_.fail("expected a dimension's name");
       cursor_.expect('=');
-      apply(name, parse_value(false));
+      translation_.apply(name, parse_value(false));
       cursor_.accept(',');
     }
     return;
@@ -512,122 +357,6 @@ void Parser::parse_convolution_dimensions() {
     builder_.set_ints(keys.spatial_key, second_integers_);
   }
   if (enclosed) cursor_.expect('>');
-}
-
-void Parser::apply(std::string_view name, const AttributeValue& value) {
-  using Kind = AttributeValue::Kind;
-  if (argument_ != nullptr || result_ != nullptr) {
-    if (name == "mhlo.sharding" && value.kind == Kind::kString) {
-      (argument_ != nullptr ? argument_->sharding : result_->sharding) = gspmd_sharding(value.text);
-    } else if (argument_ != nullptr && name == "tf.aliasing_output" &&
-               value.kind == Kind::kInteger) {
-      argument_->aliased_output =
-          static_cast<int32_t>(std::clamp<int64_t>(value.integer, -1, INT32_MAX));
-      argument_->donated = true;
-    } else if (argument_ != nullptr && name == "jax.buffer_donor") {
-      argument_->donated = true;
-    } else if (argument_ != nullptr && name == "ttcore.argument_type") {
-      if (value.text.find("parameter") != std::string_view::npos)
-        argument_->role = Role::kParameter;
-      if (value.text.find("input") != std::string_view::npos) argument_->role = Role::kInput;
-    } else if (argument_ == nullptr && name == "jax.result_info" && value.kind == Kind::kString) {
-      result_->name = builder_.intern(value.text);
-    }
-    return;
-  }
-  if (!builder_.in_operation()) {
-    if (name == "mhlo.num_partitions" && value.kind == Kind::kInteger)
-      builder_.set_partitions(value.integer, 0);
-    if (name == "mhlo.num_replicas" && value.kind == Kind::kInteger)
-      builder_.set_partitions(0, value.integer);
-    return;
-  }
-  const Rule* rule = find_rule(name);
-  if (rule == nullptr) {
-    if (name == "comparison_direction") {
-      for (const std::string_view direction : {"EQ", "NE", "LT", "LE", "GT", "GE"})
-        if (value.text.find(direction) != std::string_view::npos)
-          builder_.set_string(Attr::kCompare, direction);
-    }
-    return;
-  }
-  switch (rule->form) {
-    case Form::kInteger:
-      if (value.kind == Kind::kInteger) builder_.set_int(rule->key, value.integer);
-      if (value.kind == Kind::kUnit) builder_.set_int(rule->key, 1);
-      break;
-    case Form::kIntegers:
-      if (value.kind == Kind::kIntegers)
-        builder_.set_ints(rule->key, *value.integers);
-      else if (value.kind == Kind::kInteger)
-        builder_.set_ints(rule->key, {value.integer});
-      break;
-    case Form::kOneAsList:
-      if (value.kind == Kind::kInteger) builder_.set_ints(rule->key, {value.integer});
-      break;
-    case Form::kString:
-      if (value.kind == Kind::kString) builder_.set_string(rule->key, value.text);
-      break;
-    case Form::kFunction:
-      if (value.kind == Kind::kSymbol)
-        builder_.set_function(rule->key, declare_function(value.text));
-      break;
-    case Form::kPadding:
-      if (value.kind == Kind::kIntegers) {
-        std::vector<int64_t> low, high;
-        for (size_t i = 0; i + 1 < value.integers->size(); i += 2) {
-          low.push_back((*value.integers)[i]);
-          high.push_back((*value.integers)[i + 1]);
-        }
-        builder_.set_ints(Attr::kPaddingLow, low);
-        builder_.set_ints(Attr::kPaddingHigh, high);
-      }
-      break;
-    case Form::kPairs:
-      if (value.kind == Kind::kIntegers) builder_.set_ints(rule->key, *value.integers);
-      break;
-    case Form::kReplicaGroups:
-      apply_replica_groups(value);
-      break;
-    case Form::kChannel:
-      if (value.kind == Kind::kInteger) builder_.set_int(rule->key, value.integer);
-      break;
-    case Form::kPrecision: {
-      const bool highest = value.text.find("HIGHEST") != std::string_view::npos;
-      const bool high = value.text.find("HIGH") != std::string_view::npos;
-      if (high) builder_.set_int(Attr::kPrecision, highest ? 2 : 1);
-      break;
-    }
-    case Form::kComputeType:
-      if (const auto type = element_type_from_mlir(value.text))
-        builder_.set_int(rule->key, static_cast<int64_t>(*type));
-      break;
-    case Form::kGspmdSharding:
-      if (value.kind == Kind::kString) builder_.set_sharding(rule->key, gspmd_sharding(value.text));
-      break;
-  }
-}
-
-void Parser::apply_replica_groups(const AttributeValue& value) {
-  if (value.kind != AttributeValue::Kind::kIntegers) return;
-  int64_t size = static_cast<int64_t>(value.integers->size());
-  if (value.type.valid() && builder_.type(value.type).rank() == 2)
-    size = builder_.type(value.type).dims[1];
-  std::vector<int64_t>& ranks = *value.integers;
-  // Ragged groups are padded with -1.
-  if (size > 0 && std::find(ranks.begin(), ranks.end(), -1) != ranks.end()) {
-    second_integers_.clear();
-    for (size_t i = 0; i < ranks.size(); i += static_cast<size_t>(size)) {
-      const auto row = std::span(ranks).subspan(
-          i, std::min<size_t>(static_cast<size_t>(size), ranks.size() - i));
-      second_integers_.push_back(
-          std::count_if(row.begin(), row.end(), [](int64_t r) { return r >= 0; }));
-    }
-    builder_.set_ints(Attr::kRaggedGroups, second_integers_);
-    std::erase(ranks, -1);
-  }
-  builder_.set_ints(Attr::kReplicaGroups, ranks);
-  if (size > 0) builder_.set_int(Attr::kReplicaGroupSize, size);
 }
 
 /// <mesh = @mesh, axes = [#stablehlo.axis_ref<name = "x", sub_axis_info = (1)2>, …]>
@@ -695,26 +424,9 @@ void Parser::parse_mesh_axes_groups() {
     cursor_.accept(',');
   }
   if (!builder_.in_operation()) return;
-  const MeshId mesh = builder_.find_mesh(mesh_name);
-  int64_t size = 0;
-  std::optional<std::vector<int64_t>> groups;
-  if (has_inline_mesh)
-    groups = device_groups(inline_mesh, axes, &size);
-  else if (mesh.valid())
-    groups = device_groups(builder_.mesh(mesh), axes, &size);
-  if (groups) {
-    listed_ranks_ += groups->size();
-    if (listed_ranks_ > kMaxListedRanks)
-      cursor_.fail(
-          fmt::format("the module's replica groups list more than {} ranks", kMaxListedRanks));
-    builder_.set_ints(Attr::kReplicaGroups, *groups);
-    builder_.set_int(Attr::kReplicaGroupSize, size);
-  } else {
-    builder_.add_note(
-        fmt::format("replica groups over mesh '@{}' could not be worked out: that mesh or one of "
-                    "the axes is not defined",
-                    mesh_name));
-  }
+  if (!translation_.apply_mesh_axes(mesh_name, has_inline_mesh ? &inline_mesh : nullptr, axes))
+    cursor_.fail(
+        fmt::format("the module's replica groups list more than {} ranks", kMaxListedRanks));
 }
 
 /// <@mesh, [{"x"}, {}], replicated={"y"}> after #sdy.sharding, or bare in a list.
@@ -762,13 +474,6 @@ ShardingId Parser::parse_shardings_of_results() {
   }
   cursor_.expect('>');
   return first;
-}
-
-ShardingId Parser::gspmd_sharding(std::string_view text) {
-  Sharding sharding;
-  sharding.form = Sharding::Form::kGspmd;
-  sharding.text = std::string(text);
-  return builder_.add_sharding(std::move(sharding));
 }
 
 /// Keeps what later passes look through: small integers (loop bounds, shapes)

@@ -5,78 +5,10 @@
 #include "orrery/workload/readers/stablehlo/parser.h"
 
 namespace orrery::stablehlo {
-namespace {
-
-struct Synonym {
-  std::string_view written;
-  Opcode code;
-};
-
-/// Operations of other dialects, and old names, that mean one of ours.
-constexpr Synonym kSynonyms[] = {
-    {"arith.addf", Opcode::k_add},
-    {"arith.addi", Opcode::k_add},
-    {"arith.divf", Opcode::k_divide},
-    {"arith.mulf", Opcode::k_multiply},
-    {"arith.muli", Opcode::k_multiply},
-    {"arith.subf", Opcode::k_subtract},
-    {"arith.subi", Opcode::k_subtract},
-    {"chlo.broadcast_zeta", Opcode::k_zeta},
-    {"chlo.conj", Opcode::k_negate},
-    {"chlo.constant_like", Opcode::k_constant},
-    {"chlo.is_inf", Opcode::k_is_finite},
-    {"chlo.is_neg_inf", Opcode::k_is_finite},
-    {"chlo.is_pos_inf", Opcode::k_is_finite},
-    {"chlo.ragged_dot", Opcode::k_grouped_dot},
-    {"sdy.all_slice", Opcode::k_sharding_constraint},
-    {"sdy.data_flow_edge", Opcode::k_identity},
-    {"sdy.func_data_flow_edge", Opcode::k_identity},
-    {"sdy.named_computation", Opcode::k_manual_computation},
-    {"sdy.propagation_barrier", Opcode::k_identity},
-    {"sdy.replicated_to_unreduced", Opcode::k_sharding_constraint},
-    {"sdy.reshard", Opcode::k_sharding_constraint},
-    {"sdy.sharded_to_unreduced", Opcode::k_sharding_constraint},
-    {"sdy.sharding_group", Opcode::k_sharding_constraint},
-    {"stablehlo.cross-replica-sum", Opcode::k_cross_replica_sum},
-    {"tensor.cast", Opcode::k_identity},
-    {"tensor.dim", Opcode::k_get_dimension_size},
-    {"tensor.empty", Opcode::k_constant},
-    {"tensor.from_elements", Opcode::k_reshape},
-};
-
-constexpr std::string_view kDialects[] = {"stablehlo", "chlo",  "mhlo", "sdy",
-                                          "func",      "arith", "vhlo"};
-
-}  // namespace
-
-/// Turns "stablehlo.dot_general", "call", "chlo.broadcast_add" … into an opcode.
-/// Each spelling is looked up once.
-Parser::OpName Parser::operation_name(std::string_view written, const char* where) {
-  uint32_t& known = operations_[written];
-  if (known != TextMap::kMissing) return operation_names_[known];
-  OpName result;
-  const size_t dot = written.find('.');
-  const std::string_view dialect = dot == std::string_view::npos ? "func" : written.substr(0, dot);
-  std::string_view local = dot == std::string_view::npos ? written : written.substr(dot + 1);
-  const bool ours =
-      std::find(std::begin(kDialects), std::end(kDialects), dialect) != std::end(kDialects);
-  const auto synonym = std::find_if(std::begin(kSynonyms), std::end(kSynonyms),
-                                    [&](const Synonym& s) { return s.written == written; });
-  if (dialect == "chlo" && local.starts_with("broadcast_")) local.remove_prefix(10);
-  if (synonym != std::end(kSynonyms)) {
-    result.code = synonym->code;
-  } else if (const auto code = opcode_from_name(local); ours && code) {
-    result.code = *code;
-  } else if (dot == std::string_view::npos) {
-    cursor_.fail_at(where, fmt::format("expected an operation, found '{}'", written));
-  } else {
-    builder_.add_note(
-        fmt::format("operation '{}' is not known: it is left out of time and memory", written));
-  }
-  result.is_return = result.code == Opcode::k_return;
-  known = static_cast<uint32_t>(operation_names_.size());
-  operation_names_.push_back(result);
-  return result;
+Translation::OpName Parser::operation_name(std::string_view written, const char* where) {
+  const auto name = translation_.operation_name(written);
+  if (!name) cursor_.fail_at(where, fmt::format("expected an operation, found '{}'", written));
+  return *name;
 }
 
 ValueId Parser::parse_operand() {
@@ -144,7 +76,7 @@ void Parser::parse_operation() {
 /// "dialect.name"(%a, %b) <{…}> ({…}, {…}) {…} : (types) -> types
 void Parser::parse_generic_operation(const char* start) {
   const std::string_view written = cursor_.quoted();
-  const OpName name = operation_name(written, start);
+  const Translation::OpName name = operation_name(written, start);
   const uint32_t count = result_count_;
   builder_.begin_op(name.code, {}, count,
                     static_cast<size_t>(start - cursor_.source().text().data()));
@@ -173,14 +105,14 @@ void Parser::parse_generic_operation(const char* start) {
   parse_signature();
   if (name.code == Opcode::k_constant && !signature_results_.empty())
     apply_constant(constant.empty() ? late_constant : constant, signature_results_[0]);
-  finish_operation(name.code, start);
+  translation_.finish_operation(name.code);
 }
 
 void Parser::parse_pretty_operation(const char* start) {
   const char* name_at = cursor_.position();
   const std::string_view written = cursor_.identifier();
   if (written.empty()) cursor_.fail("expected an operation");
-  const OpName name = operation_name(written, name_at);
+  const Translation::OpName name = operation_name(written, name_at);
   const uint32_t count = result_count_;
   if (name.code == Opcode::k_unknown)
     cursor_.fail_at(name_at,
@@ -192,7 +124,7 @@ void Parser::parse_pretty_operation(const char* start) {
                     static_cast<size_t>(start - cursor_.source().text().data()));
   switch (name.code) {
     case Opcode::k_constant:
-      parse_constant(name.code, start);
+      parse_constant();
       return;
     case Opcode::k_while:
       parse_while();
@@ -211,24 +143,7 @@ void Parser::parse_pretty_operation(const char* start) {
       parse_signature();
       break;
   }
-  finish_operation(name.code, start);
-}
-
-/// Closes the open operation once its result types are in `signature_results_`
-/// (operations with regions of their own syntax have set them already).
-void Parser::finish_operation(Opcode code, const char*) {
-  // What the exporters of GSPMD modules write to carry shardings is no work.
-  if (code == Opcode::k_custom_call) {
-    const std::string_view target = builder_.open_string(Attr::kTarget);
-    if (target == "Sharding" || target == "SPMDFullToShardShape" ||
-        target == "SPMDShardToFullShape")
-      builder_.set_open_code(Opcode::k_sharding_constraint);
-    else if (target == "mhlo.topk" && builder_.open_has(Attr::kK))
-      builder_.set_open_code(Opcode::k_top_k);
-    else if (target == "annotate_device_placement")
-      builder_.set_open_code(Opcode::k_identity);
-  }
-  builder_.end_op();
+  translation_.finish_operation(name.code);
 }
 
 void Parser::parse_return(const char* start) {
@@ -246,7 +161,7 @@ void Parser::parse_return(const char* start) {
 }
 
 /// dense<…> : type, with an attribute dictionary or parentheses before it.
-void Parser::parse_constant(Opcode code, const char* start) {
+void Parser::parse_constant() {
   constant_text_ = {};
   if (cursor_.accept('(')) cursor_.expect(')');
   if (cursor_.peek() == '{') parse_dictionary();
@@ -263,7 +178,7 @@ void Parser::parse_constant(Opcode code, const char* start) {
   }
   parse_signature();
   if (!signature_results_.empty()) apply_constant(text, signature_results_[0]);
-  finish_operation(code, start);
+  translation_.finish_operation(Opcode::k_constant);
 }
 
 /// (%i = %a, %j = %b) : types attributes {…} cond {…} do {…}
@@ -428,7 +343,7 @@ void Parser::parse_clauses(Opcode code) {
         if (code == Opcode::k_custom_call)
           builder_.set_string(Attr::kTarget, symbol);
         else
-          builder_.set_function(Attr::kCallee, declare_function(symbol));
+          builder_.set_function(Attr::kCallee, translation_.declare_function(symbol));
         break;
       }
       case '{':
@@ -461,7 +376,7 @@ void Parser::parse_clauses(Opcode code) {
           parse_clause(code, word);
         } else if (word == "applies") {
           const std::string_view reducer = cursor_.identifier();
-          const OpName name = operation_name(reducer, at);
+          const Translation::OpName name = operation_name(reducer, at);
           builder_.set_string(Attr::kReducer, orrery::name(name.code));
         } else if (code == Opcode::k_compare && word.size() == 2) {
           builder_.set_string(Attr::kCompare, word);
@@ -495,7 +410,7 @@ void Parser::parse_clause(Opcode code, std::string_view word) {
   } else if (word == "sizes" && code == Opcode::k_broadcast) {
     parse_value(false);  // the result type says it
   } else {
-    apply(word, parse_value(false));
+    translation_.apply(word, parse_value(false));
   }
 }
 

@@ -7,7 +7,10 @@
 namespace orrery::stablehlo {
 
 Parser::Parser(const Source& source, const ReadOptions& options)
-    : cursor_(source, source.text()), options_(options), builder_("stablehlo", source.name()) {}
+    : cursor_(source, source.text()),
+      options_(options),
+      builder_("stablehlo", source.name()),
+      translation_(builder_) {}
 
 Workload Parser::parse() {
   find_modules();
@@ -27,20 +30,12 @@ void Parser::find_modules() {
   }
 }
 
-/// The function called `symbol` in the module being read. Those of later modules in the same
-/// file get the module's number, so that each keeps its own.
-FunctionId Parser::declare_function(std::string_view symbol) {
-  if (splits_.empty()) return builder_.declare_function(symbol);
-  const auto module =
-      std::upper_bound(splits_.begin(), splits_.end(), cursor_.offset()) - splits_.begin();
-  if (module == 0) return builder_.declare_function(symbol);
-  builder_.add_note("the file holds several modules; the first is the one that is run");
-  return builder_.declare_function(fmt::format("{}#{}", symbol, module + 1));
-}
-
 void Parser::parse_top_level() {
   const Depth guard(*this);
   const char* start = cursor_.position();
+  cursor_.skip_space();
+  translation_.set_module(static_cast<size_t>(
+      std::upper_bound(splits_.begin(), splits_.end(), cursor_.offset()) - splits_.begin()));
   switch (cursor_.peek()) {
     case '#':
     case '!':
@@ -121,7 +116,7 @@ void Parser::parse_function() {
   else if (cursor_.accept("public") || cursor_.accept("nested"))
     is_public = true;
   const char* name_at = cursor_.position();
-  const FunctionId function = declare_function(cursor_.symbol());
+  const FunctionId function = translation_.declare_function(cursor_.symbol());
   if (builder_.has_body(function))
     cursor_.fail_at(name_at, "a function of this name is defined already");
   builder_.begin_function(function, is_public);
@@ -148,9 +143,9 @@ void Parser::parse_function() {
         types.push_back(parse_type());
         infos.emplace_back();
         if (cursor_.peek() == '{' && listed) {
-          result_ = &infos.back();
+          translation_.result = &infos.back();
           parse_dictionary();
-          result_ = nullptr;
+          translation_.result = nullptr;
         }
       } while (listed && cursor_.accept(','));
       if (listed) cursor_.expect(')');
@@ -221,7 +216,7 @@ void Parser::parse_generic_function() {
     cursor_.fail_at(start, "a generic func.func needs sym_name and function_type");
   cursor_.rewind(name_at);
   cursor_.skip_space();
-  const FunctionId function = declare_function(cursor_.quoted());
+  const FunctionId function = translation_.declare_function(cursor_.quoted());
   if (builder_.has_body(function))
     cursor_.fail_at(name_at, "a function of this name is defined already");
   bool is_public = true;
@@ -242,9 +237,9 @@ void Parser::parse_generic_function() {
     cursor_.rewind(attributes);
     cursor_.expect('[');
     for (size_t i = 0; i < infos.size() && cursor_.peek() == '{'; ++i) {
-      argument_ = &infos[i];
+      translation_.argument = &infos[i];
       parse_dictionary();
-      argument_ = nullptr;
+      translation_.argument = nullptr;
       cursor_.accept(',');
     }
   }
@@ -302,9 +297,9 @@ void Parser::parse_argument() {
   const TypeId type = parse_type();
   ArgumentInfo info;
   if (cursor_.peek() == '{') {
-    argument_ = &info;
+    translation_.argument = &info;
     parse_dictionary();
-    argument_ = nullptr;
+    translation_.argument = nullptr;
   }
   parse_location(std::nullopt);
   const ValueId value = builder_.add_argument(type, info);

@@ -10,21 +10,10 @@
 #include "orrery/workload/reader.h"
 #include "orrery/workload/readers/stablehlo/name_table.h"
 #include "orrery/workload/readers/stablehlo/text_cursor.h"
+#include "orrery/workload/readers/stablehlo/translation.h"
 #include "orrery/workload/workload_builder.h"
 
 namespace orrery::stablehlo {
-
-/// A value of an attribute, as far as anyone downstream wants it. Lists of
-/// integers lie in the parser's scratch until the next value is parsed.
-struct AttributeValue {
-  enum class Kind { kUnit, kInteger, kReal, kString, kIntegers, kSymbol, kText };
-  Kind kind = Kind::kUnit;
-  int64_t integer = 0;  ///< Also of true and false.
-  double real = 0;
-  std::string_view text;  ///< As written; the inside of a string; a symbol's name.
-  std::vector<int64_t>* integers = nullptr;
-  TypeId type;  ///< Where one was written after a colon.
-};
 
 /// A one-pass reader of MLIR text with the stablehlo, chlo, func, sdy (and what
 /// exporters mix in of mhlo and arith) dialects, pretty and generic forms alike.
@@ -38,7 +27,6 @@ class Parser {
  private:
   // parser.cc: modules, functions, regions, statements.
   void find_modules();
-  FunctionId declare_function(std::string_view symbol);
   void parse_top_level();
   void parse_module();
   void parse_function();
@@ -60,7 +48,7 @@ class Parser {
   void parse_generic_operation(const char* start);
   void parse_pretty_operation(const char* start);
   void parse_return(const char* start);
-  void parse_constant(Opcode code, const char* start);
+  void parse_constant();
   void parse_while();
   void parse_reduce_operands();
   void parse_reducer();
@@ -69,12 +57,7 @@ class Parser {
   void parse_clause(Opcode code, std::string_view word);
   void parse_slice_ranges();
   void parse_signature();
-  void finish_operation(Opcode code, const char* start);
-  struct OpName {
-    Opcode code = Opcode::k_unknown;
-    bool is_return = false;
-  };
-  OpName operation_name(std::string_view written, const char* where);
+  Translation::OpName operation_name(std::string_view written, const char* where);
   ValueId parse_operand();
   void parse_result_names();
   void define_results(OpId op, const char* start);
@@ -94,13 +77,10 @@ class Parser {
   void parse_dictionary();
   void parse_struct(std::string_view kind);
   void parse_convolution_dimensions();
-  void apply(std::string_view name, const AttributeValue& value);
-  void apply_replica_groups(const AttributeValue& value);
   void parse_mesh_axes_groups();
   void apply_constant(std::string_view dense, TypeId type);
   ShardingId parse_shardy_sharding();
   ShardingId parse_shardings_of_results();
-  ShardingId gspmd_sharding(std::string_view text);
   bool alias_text(std::string_view name, std::string_view* text);
 
   /// Guards every recursion of the grammar.
@@ -120,14 +100,12 @@ class Parser {
   TextCursor cursor_;
   const ReadOptions& options_;
   WorkloadBuilder builder_;
+  Translation translation_;
   NameTable names_;
   TextMap types_;
-  TextMap operations_;
-  std::vector<OpName> operation_names_;
   std::unordered_map<std::string_view, std::string_view> attribute_aliases_;
   std::unordered_map<std::string_view, TypeId> type_aliases_;
-  size_t listed_ranks_ = 0;  ///< Of replica groups over mesh axes.
-  size_t alias_bytes_ = 0;   ///< Expanded so far; bounds aliases of aliases of aliases.
+  size_t alias_bytes_ = 0;  ///< Expanded so far; bounds aliases of aliases of aliases.
   std::vector<std::pair<OpId, std::string_view>> pending_locations_;
   int depth_ = 0;
   std::vector<size_t> splits_;  ///< Where a further module begins.
@@ -146,8 +124,6 @@ class Parser {
   std::vector<int64_t> second_integers_;
   std::vector<ValueId> inits_;
   std::string_view constant_text_;
-  ArgumentInfo* argument_ = nullptr;  ///< Set while an argument's dictionary is parsed.
-  ResultInfo* result_ = nullptr;
 };
 
 }  // namespace orrery::stablehlo

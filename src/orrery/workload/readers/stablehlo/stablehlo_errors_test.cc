@@ -142,17 +142,6 @@ TEST(StableHloErrors, DimensionNumbers) {
   EXPECT_THAT(error_in("  %0 = stablehlo.add : tensor<4xf32>"), HasSubstr("at least 1 expected"));
 }
 
-TEST(StableHloErrors, BytecodeIsRefusedWithTheCommandThatConvertsIt) {
-  try {
-    read_workload(Source::from_memory("model.mlir.bc", "ML\xEFR\x0dStableHLO"), {});
-    FAIL() << "bytecode was read";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.exit_code(), 3);
-    EXPECT_THAT(error.what(), StartsWith("model.mlir.bc: this is MLIR bytecode"));
-    EXPECT_THAT(error.what(), HasSubstr("stablehlo-translate --deserialize model.mlir.bc"));
-  }
-}
-
 // --- hostile ----------------------------------------------------------------
 
 std::string repeated(const std::string& text, int times) {

@@ -51,17 +51,6 @@ TEST(StableHloFiles, EveryModuleIsReadWithoutAnUnknownOperation) {
   }
 }
 
-TEST(StableHloFiles, BytecodeIsRefused) {
-  ORRERY_SHARED_DATA_OR_SKIP(folder, "stablehlo/public/GleasonK_stablehlo-exports");
-  try {
-    read_file(folder + "/pt_bert.mlir.bc");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.exit_code(), 3);
-    EXPECT_THAT(error.what(), HasSubstr("stablehlo-translate --deserialize"));
-  }
-}
-
 /// As `grep -c 'stablehlo.NAME '` counts them.
 void expect_counts(const std::string& file, const std::map<std::string, int64_t>& expected) {
   const Workload w = read_file(file);

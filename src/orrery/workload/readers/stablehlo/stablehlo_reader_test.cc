@@ -872,6 +872,18 @@ TEST(StableHloArguments, Donation) {
   EXPECT_FALSE(main.arguments[2].donated);
 }
 
+TEST(StableHloArguments, RolesThatTheCompilerWroteDown) {
+  const Workload w = read_text(
+      "func.func @main(%a: tensor<4xf32> {ttcore.argument_type = "
+      "#ttcore.argument_type<parameter>}, "
+      "%b: tensor<4xf32> {ttcore.argument_type = #ttcore.argument_type<input>}, %c: tensor<4xf32>) "
+      "{\n  return\n}\n");
+  const Function& main = w.function(w.entry());
+  EXPECT_EQ(main.arguments[0].role, Role::kParameter);
+  EXPECT_EQ(main.arguments[1].role, Role::kInput);
+  EXPECT_EQ(main.arguments[2].role, Role::kUnknown);
+}
+
 TEST(StableHloArguments, GatherAndScatterDimensionNumbers) {
   const Workload w = read_text(function_of(
       "(%t: tensor<100x16xf32>, %i: tensor<8x1xi32>, %u: tensor<8x16xf32>)",
