@@ -163,12 +163,12 @@ TEST(WaveScaling, AiconfiguratorsTables) {
     return fmt::format("{}/{}_{}.csv", folder, name, kind);
   };
   double inside = 0, rows = 0;
-  for (const Case& c : {Case{"a100-sxm-80gb", "h100-sxm", 2573, 21.0, 39.7},
-                        {"h100-sxm", "a100-sxm-80gb", 2614, 21.5, 28.7},
-                        {"h100-sxm", "h200", 3404, 6.8, 19.4},
-                        {"h200", "h100-sxm", 3404, 7.6, 27.4},
-                        {"l40s", "h100-sxm", 3323, 65.8, 86.6},
-                        {"h100-sxm", "l40s", 3323, 45.5, 162.8}}) {
+  for (const Case& c : {Case{"a100-sxm-80gb", "h100-sxm", 2573, 20.4, 39.7},
+                        {"h100-sxm", "a100-sxm-80gb", 2614, 21.2, 28.7},
+                        {"h100-sxm", "h200", 3404, 6.6, 19.4},
+                        {"h200", "h100-sxm", 3404, 7.3, 27.4},
+                        {"l40s", "h100-sxm", 3323, 64.6, 86.6},
+                        {"h100-sxm", "l40s", 3323, 48.0, 162.8}}) {
     Errors errors;
     for (const char* kind : {"gemm", "context_attention", "generation_attention", "moe"})
       compare(c.from, c.to, table(c.from, kind), table(c.to, kind), errors);
@@ -176,7 +176,7 @@ TEST(WaveScaling, AiconfiguratorsTables) {
     inside += errors.inside;
     rows += static_cast<double>(errors.rows);
   }
-  EXPECT_NEAR(inside / rows, 0.88, 0.02);
+  EXPECT_NEAR(inside / rows, 0.905, 0.02);
 }
 
 /// fp32 operators of eager PyTorch, with 20 to 60 µs of the host in every row.

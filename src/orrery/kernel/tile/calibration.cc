@@ -25,7 +25,7 @@ TreeOptions centre_options(size_t rows, int threads) {
   o.row_sample = 0.8;
   o.huber_delta = small ? 0.3 : large ? 0.12 : 0.1;
   o.refits = 1;
-  o.refit_regularization = large ? 20 : 10;
+  o.refit_regularization = rows < 1000 ? 10 : large ? 20 : 30;
   o.leaf_unit = 1e-3;
   o.short_leaves = true;
   o.depth = rows < 100 ? 3 : small ? 4 : rows < 1000 ? 5 : 6;
