@@ -89,6 +89,7 @@ std::string reason_left_out(TileClass tile_class, const TileFit& fit, const Tile
 /// A table to be read, and whose rows of it.
 struct TableOfDevice {
   std::string device, file;
+  bool others_follow = false;  ///< Rows of other devices in it are taken in their turn.
 };
 
 /// For one device all tables are its own. For any device each file says whose it is, before
@@ -109,7 +110,7 @@ std::vector<TableOfDevice> tables_of(const CalibrateRequest& request) {
       if (reported.empty())
         throw_usage(
             fmt::format("whose rows '{}' holds is not said: give it as DEVICE={}", text, text));
-      tables.push_back({catalogue_name(reported), text});
+      tables.push_back({catalogue_name(reported), text, true});
     }
   }
   return tables;
@@ -136,8 +137,9 @@ class Collection {
       throw_input(table.file,
                   "was measured under another protocol than the tables before it: fit it apart");
     protocol_ = protocol;
-    for (const LeftOut& l : read.left_out)
-      add_left_out(answer_.left_out, l.operation, l.reason, l.rows);
+    if (!table.others_follow)
+      for (const LeftOut& l : read.left_out)
+        add_left_out(answer_.left_out, l.operation, l.reason, l.rows);
     answer_.notes.insert(answer_.notes.end(), read.notes.begin(), read.notes.end());
     CollectedRows& all = of(device);
     for (const MeasuredRow& row : read.table.rows) {

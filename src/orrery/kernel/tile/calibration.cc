@@ -24,12 +24,13 @@ TreeOptions centre_options(size_t rows, int threads) {
   o.leaf_regularization = 1;
   o.row_sample = 0.8;
   o.huber_delta = small ? 0.3 : large ? 0.12 : 0.1;
+  o.bins = rows < 2500 ? 64 : 128;
   o.refits = 1;
   o.refit_regularization = rows < 1000 ? 10 : large ? 20 : 30;
   o.leaf_unit = 1e-3;
   o.short_leaves = true;
   o.depth = rows < 100 ? 3 : small ? 4 : rows < 1000 ? 5 : 6;
-  o.trees = rows < 100 ? 100 : small ? 200 : rows < 1000 ? 300 : large ? 520 : 420;
+  o.trees = rows < 100 ? 100 : small ? 200 : rows < 2500 ? 300 : large ? 520 : 420;
   return o;
 }
 
