@@ -64,7 +64,7 @@ struct CalibrateRequest {
   /// rows a file holds; one that names its devices may go without.
   std::vector<std::string> tables;
   std::string stack = "torch";  ///< Whose kernels were measured: a stack or its family.
-  uint64_t seed = 1;                ///< Of the folds.
+  uint64_t seed = 1;            ///< Of the folds.
   /// Time of an empty launch on the machine to predict for, in µs: the rows of a table with
   /// a yardstick (op `empty`) are moved by the difference. Absent: taken as they are.
   std::optional<double> node_us;
