@@ -28,6 +28,9 @@ int64_t power_of_two_below(int64_t n, int64_t most) {
   return n >= most ? most : static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(n)));
 }
 
+/// lg n, rounded up.
+int lg_up(int64_t n) { return static_cast<int>(std::bit_width(static_cast<uint64_t>(n - 1))); }
+
 /// PyTorch's reductions (aten/src/ATen/native/cuda/Reduce.cuh): x runs along the fastest axis,
 /// whether that is reduced or not. A row is shared out among the warps of a block only once each
 /// thread would have 16 values from it for each of them, or 256; and among blocks if it has 256
@@ -61,7 +64,8 @@ RowLaunch reduction_launch(const RowShape& r, double sms) {
   RowLaunch launch;
   launch.threads = static_cast<double>(width * height);
   launch.blocks = static_cast<double>(up(r.rows / outputs_together, outputs_step));
-  const double full = sms * static_cast<double>(kThreadsPerSm / (width * height));
+  const int64_t blocks_of_sm = kThreadsPerSm / (width * height);
+  const double full = sms * static_cast<double>(blocks_of_sm);
   if (warps_share && values >= kMostValues && launch.blocks <= full) {
     const double to_fill = std::ceil(full / launch.blocks);
     const auto by_fewest = static_cast<double>(up(values, kFewestValues));
@@ -88,7 +92,8 @@ RowLaunch softmax_launch(const RowShape& r, double element_bytes) {
     const int64_t rows_together = padded <= 128 ? 2 : 1;
     launch.threads = static_cast<double>(kWarpsThreads);
     launch.blocks = static_cast<double>(up(r.rows, kWarpsThreads / lanes * rows_together));
-    launch.values_per_thread = static_cast<double>(padded / lanes * rows_together);
+    const int64_t values = padded / lanes * rows_together;
+    launch.values_per_thread = static_cast<double>(values);
     launch.waste = static_cast<double>(padded) / static_cast<double>(r.columns);
     launch.clocks_per_value = 30;
     return launch;
@@ -123,9 +128,9 @@ RowLaunch scan_launch(const RowShape& r) {
     launch.values_per_thread = static_cast<double>(kValuesOfOne);
     return launch;
   }
-  const int lg_columns = std::bit_width(static_cast<uint64_t>(r.columns - 1));
-  const int lg_rows = std::bit_width(static_cast<uint64_t>(r.rows - 1));
-  const int lg_threads = std::bit_width(static_cast<uint64_t>(kThreads)) - 1;
+  const int lg_columns = lg_up(r.columns);
+  const int lg_rows = lg_up(r.rows);
+  const int lg_threads = lg_up(kThreads);
   // The rest of the threads, once both axes have what they need, is parted evenly.
   const int excess = (lg_columns + lg_rows - lg_threads) / 2;
   const int lg_along = std::clamp(lg_columns - std::max(0, excess), 4, lg_threads);
