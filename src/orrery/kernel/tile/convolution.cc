@@ -22,7 +22,8 @@ void TileGpu::Builder::convolution(const ConvolutionShape& s) {
   const auto touched = [](int64_t window, int64_t stride) {
     return std::min(1.0, static_cast<double>(window) / static_cast<double>(stride));
   };
-  const double input = static_cast<double>(s.batch * s.channels * s.height * s.width) * element *
+  const double input = static_cast<double>(s.batch) * static_cast<double>(s.channels) *
+                       static_cast<double>(s.height) * static_cast<double>(s.width) * element *
                        touched(s.window_height, s.stride) * touched(s.window_width, s.stride);
   const double filter = static_cast<double>(s.features) * static_cast<double>(depth) * element;
   const double output = static_cast<double>(pixels) * static_cast<double>(s.features) * element;

@@ -98,8 +98,8 @@ RowLaunch softmax_launch(const RowShape& r, double element_bytes) {
     launch.clocks_per_value = 30;
     return launch;
   }
-  const int64_t threads =
-      std::min(kMostThreads, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(r.columns))));
+  const auto threads =
+      static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::min(r.columns, kMostThreads))));
   launch.threads = static_cast<double>(threads);
   launch.blocks = static_cast<double>(r.rows);
   launch.values_per_thread = static_cast<double>(up(r.columns, threads));
@@ -133,13 +133,14 @@ RowLaunch scan_launch(const RowShape& r) {
   const int lg_threads = lg_up(kThreads);
   // The rest of the threads, once both axes have what they need, is parted evenly.
   const int excess = (lg_columns + lg_rows - lg_threads) / 2;
-  const int lg_along = std::clamp(lg_columns - std::max(0, excess), 4, lg_threads);
-  const int64_t along = std::max(kFewestAlong, int64_t{1} << lg_along);
+  const int lg_along =
+      std::clamp(lg_columns - std::max(0, excess), lg_up(kFewestAlong), lg_threads);
+  const int64_t along = int64_t{1} << lg_along;
   launch.threads = static_cast<double>(kThreads);
   launch.blocks = static_cast<double>(up(r.rows, kThreads / along));
   launch.values_per_thread = static_cast<double>(up(r.columns, along));
-  launch.waste =
-      static_cast<double>(up(r.columns, 2 * along) * 2 * along) / static_cast<double>(r.columns);
+  const auto steps = static_cast<double>(up(r.columns, 2 * along));
+  launch.waste = steps * 2 * static_cast<double>(along) / static_cast<double>(r.columns);
   return launch;
 }
 
