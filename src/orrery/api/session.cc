@@ -8,6 +8,7 @@
 #include "orrery/api/model_choice.h"
 #include "orrery/api/trust.h"
 #include "orrery/base/data_folder.h"
+#include "orrery/kernel/operator_text.h"
 #include "orrery/model/composition.h"
 #include "orrery/model/stack.h"
 
@@ -35,6 +36,28 @@ std::string kernel_name(const Launch& launch) {
     sizes += (sizes.empty() ? "" : "×") + std::to_string(k.loops[i].extent);
   }
   return sizes.empty() ? name : name + " " + sizes;
+}
+
+void list_launches(const Workload& workload, const Program& program,
+                   std::span<const Estimate> estimates, PredictAnswer& answer) {
+  answer.launch_rows.reserve(program.launches.size());
+  for (size_t i = 0; i < program.launches.size(); ++i) {
+    const Launch& launch = program.launches[i];
+    LaunchRow row;
+    if (launch.op.valid()) row.name = workload.string(workload.op(launch.op).name);
+    if (row.name.empty()) row.name = name(launch.kernel.code);
+    if (auto text = operator_text(launch.kernel)) {
+      row.op = std::move(text->op);
+      row.dtype = std::move(text->dtype);
+      row.params = std::move(text->params);
+    }
+    row.count = launch.count;
+    const TimeInterval time = interval(estimates[i]);
+    row.predicted_us = time.value.value * 1e6;
+    row.low_us = time.low.value * 1e6;
+    row.high_us = time.high.value * 1e6;
+    answer.launch_rows.push_back(std::move(row));
+  }
 }
 
 /// What the caller asked for beyond the file, so that a saved answer says what it answers.
@@ -128,6 +151,8 @@ PredictAnswer Session::predict(const PredictRequest& request) const {
   answer.breakdown.assign(seconds_by_cause.begin(), seconds_by_cause.end());
   std::stable_sort(answer.breakdown.begin(), answer.breakdown.end(),
                    [](const auto& a, const auto& b) { return a.second > b.second; });
+
+  if (request.list_launches) list_launches(workload, program, estimates, answer);
 
   const MemoryPlan& m = program.memory;
   answer.memory = {m.peak(),

@@ -30,6 +30,7 @@ struct PredictRequest : ModelChoice {
   std::string stack = "xla";
   OperatingPoint point;
   ReadOptions read;
+  bool list_launches = false;  ///< Fill PredictAnswer::launch_rows.
 };
 
 /// Kernels alike in every respect, together.
@@ -42,6 +43,14 @@ struct KernelSummary {
   double flops = 0;    ///< Of one.
   double bytes = 0;    ///< Of one.
   uint32_t fused = 1;  ///< Operations in one.
+};
+
+/// One launch of the program, as a row that can be measured (tools/measure).
+struct LaunchRow {
+  std::string name;               ///< Of its operation in the file.
+  std::string op, dtype, params;  ///< Empty where no operator describes it.
+  double count = 0;
+  double predicted_us = 0, low_us = 0, high_us = 0;
 };
 
 /// How far this kind of answer was checked.
@@ -72,6 +81,7 @@ struct PredictAnswer {
   double launches = 0;
   MemoryAnswer memory;
   std::vector<KernelSummary> kernels;                     ///< Longest first.
+  std::vector<LaunchRow> launch_rows;                     ///< In program order, if asked for.
   std::vector<std::pair<std::string, double>> breakdown;  ///< Seconds by cause, longest first.
   std::vector<std::string> gaps;
   std::vector<std::pair<std::string, std::string>> provenance;

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "orrery/base/output_file.h"
 #include "orrery/cli/command.h"
 #include "orrery/report/text.h"
 
@@ -22,6 +23,9 @@ class PredictCommand final : public Command {
         ->check(CLI::Range(0, 100000))
         ->type_name("N")
         ->capture_default_str();
+    app.add_option("--kernels", kernels_,
+                   "Write every launch to this CSV, in order, as rows that 'kernel' takes")
+        ->type_name("FILE");
     app.add_flag("--must-fit", must_fit_, "Exit with 4 when the device's memory is too small");
     declare_json(app);
     app.footer(
@@ -39,7 +43,13 @@ class PredictCommand final : public Command {
     static_cast<ModelChoice&>(request) = model_.choice();
     request.point = model_.point();
     request.read = workload_.resolved();
+    request.list_launches = !kernels_.empty();
     const PredictAnswer answer = Session().predict(request);
+    if (request.list_launches) {
+      OutputFile out(kernels_);
+      out.write(launches_csv(answer));
+      out.commit();
+    }
     if (json_)
       fmt::print("{}\n", to_json(answer, request));
     else
@@ -58,6 +68,7 @@ class PredictCommand final : public Command {
   ModelOptions model_;
   std::string stack_ = "xla";
   size_t most_ = 12;
+  std::string kernels_;
   bool must_fit_ = false;
 };
 

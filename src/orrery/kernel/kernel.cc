@@ -88,11 +88,41 @@ std::pair<int64_t, int64_t> height_and_width(const Type& type, std::span<const i
   return {product(type, spatial.first(spatial.size() - 1)), extent(type, spatial.back())};
 }
 
+/// Gradients are written as convolutions too: that of the input spreads its operand out by the
+/// stride, that of the filter has the other tensor for its window and sums over the batch, which
+/// stands in the features' place while they lead. Their sizes are put back
+/// into the places of the forward convolution.
+void find_gradient(const OpView& op, ConvolutionShape& s) {
+  const auto widest = [](std::span<const int64_t> values) {
+    return values.empty() ? 1
+                          : std::max<int64_t>(1, *std::max_element(values.begin(), values.end()));
+  };
+  const int64_t spread = widest(op.integers(Attr::kBaseDilation));
+  const int64_t batch_groups = std::max<int64_t>(1, op.integer(Attr::kBatchGroups, 1));
+  if (spread > 1) {
+    s.computes = ConvolutionShape::Computes::kInputGradient;
+    s.stride = spread;
+    std::swap(s.channels, s.features);
+    std::swap(s.height, s.out_height);
+    std::swap(s.width, s.out_width);
+  } else if (op.integer(Attr::kInputFeature, 1) == 0) {
+    s.computes = ConvolutionShape::Computes::kFilterGradient;
+    s.stride = widest(op.integers(Attr::kWindowDilation));
+    std::swap(s.batch, s.channels);
+    std::swap(s.window_height, s.out_height);
+    std::swap(s.window_width, s.out_width);
+    if (batch_groups > 1) s.groups = batch_groups;
+  }
+}
+
 void describe_convolution(Kernel& kernel, const OpView& op) {
   const Type& input = op.operand_type(0);
   const Type& filter = op.operand_type(1);
-  if (op.result_count() == 0 || op.result_type(0).kind != Type::Kind::kTensor) return;
-  const Type& output = op.result_type(0);
+  if (op.result_count() == 0) return;
+  const Type& result = op.result_type(0);
+  const bool with_workspace = result.kind == Type::Kind::kTuple && !result.members.empty();
+  const Type& output = with_workspace ? op.workload().type(result.members[0]) : result;
+  if (output.kind != Type::Kind::kTensor) return;
   ConvolutionShape shape;
   shape.groups = std::max<int64_t>(1, op.integer(Attr::kFeatureGroups, 1));
   shape.features = extent(filter, op.integer(Attr::kKernelOutput, 0));
@@ -115,6 +145,7 @@ void describe_convolution(Kernel& kernel, const OpView& op) {
     shape.stride = std::max<int64_t>(1, strides.back());
   shape.channels_last =
       feature == (input.minor_to_major.empty() ? input.rank() - 1 : input.minor_to_major[0]);
+  find_gradient(op, shape);
   kernel.shape = shape;
 }
 

@@ -131,7 +131,7 @@ class RowReader {
       dtype_ = dtype;
       canonical_dtype_ = canonical_dtype(dtype);
     }
-    row.key = stable_hash({op, canonical_dtype_, canonical_params});
+    row.key = row.group = stable_hash({op, canonical_dtype_, canonical_params});
     row.line = static_cast<uint32_t>(csv_.line());
     name_.assign(op).append(" ").append(dtype);
     row.operation = number_of(operations_, name_);
@@ -309,6 +309,7 @@ class OrreryFormat final : public Format {
     }
     points_ = {{csv.required_column("us"), csv.column("sm_mhz"), csv.column("watts"),
                 OperatingPoint::Regime::kBurst}};
+    case_ = csv.column("case");
     least_ = csv.column("us_min");
     most_ = csv.column("us_max");
   }
@@ -327,6 +328,10 @@ class OrreryFormat final : public Format {
     MeasuredRow row;
     row.kernel = operator_kernel(op, dtype, params);
     in.identify(row, op, dtype, canonical_.of(op, dtype, params));
+    if (case_ >= 0) {
+      row.group = stable_hash({in.text(case_)});
+      row.key = stable_hash({op, dtype, canonical_.of(op, dtype, params), in.text(case_)});
+    }
     row.source = in.source("orrery");
     row.device = in.device("");
     for (const Point& point : points_) {
@@ -363,7 +368,7 @@ class OrreryFormat final : public Format {
   size_t op_, dtype_, params_;
   std::vector<Point> points_;
   CanonicalParameters canonical_;
-  int least_ = -1, most_ = -1;
+  int case_ = -1, least_ = -1, most_ = -1;
 };
 
 // ------------------------------------------------------------------ aiconfigurator

@@ -18,7 +18,8 @@ struct MeasuredRow {
   double seconds = 0;
   double sm_hz = 0;        ///< 0: not recorded.
   double watts = 0;        ///< Mean board power; 0: not recorded.
-  uint64_t key = 0;        ///< Stable hash of the canonical operator, element type and parameters.
+  uint64_t key = 0;        ///< Stable hash of the canonical operator, type, parameters and case.
+  uint64_t group = 0;      ///< Rows that are held out together: of the case, or the key.
   uint32_t line = 0;       ///< Where the row begins in its file.
   uint16_t operation = 0;  ///< Into MeasuredTable::operations.
   uint16_t source = 0;     ///< Into MeasuredTable::sources.
@@ -50,7 +51,8 @@ struct MeasuredTable {
 /// Reads a measured table, compressed by gzip or not; its format is known by its header:
 ///  - this project's own, `op,dtype,params,us` and perhaps `us_min,us_max,sm_mhz,watts`
 ///    (tools/measure/kernels.py), times in µs; op `empty` with params {} is a launch that
-///    does nothing, a yardstick for the machine;
+///    does nothing, a yardstick for the machine; rows of one `case`, where there is that column,
+///    were kernels of one program and are held out of fits together;
 ///  - its sustained form, `op,dtype,params,burst_us,burst_mhz,sustained_us,sustained_mhz,
 ///    sustained_watts`: two rows a line, power with the sustained one;
 ///  - aiconfigurator's (github.com/ai-dynamo/aiconfigurator), `op_name` gemm,

@@ -177,6 +177,12 @@ class OperatorBuilder {
     if (layout != "nhwc" && layout != "nchw")
       throw std::invalid_argument("params: 'layout' must be nhwc or nchw");
     shape.channels_last = layout == "nhwc";
+    if (const std::string_view of = p_.text(P::k_gradient, ""); !of.empty()) {
+      if (of != "input" && of != "filter")
+        throw std::invalid_argument("params: 'gradient' must be input or filter");
+      shape.computes = of == "input" ? ConvolutionShape::Computes::kInputGradient
+                                     : ConvolutionShape::Computes::kFilterGradient;
+    }
     if (shape.channels % shape.groups != 0 || shape.features % shape.groups != 0)
       throw std::invalid_argument(fmt::format("params: {} groups do not divide c={} and k={}",
                                               shape.groups, shape.channels, shape.features));
@@ -301,6 +307,40 @@ class OperatorBuilder {
     add_work(kernel_.cost, std::max(0.0, elements(x) - elements(y)), {1, 0});
   }
 
+  /// A product whose kernel a compiler chose, with the traffic of what is fused into it.
+  void fused_gemm() {
+    gemm(p_.has(P::k_b));
+    std::get<ProductShape>(kernel_.shape).compiled = true;
+    if (p_.has(P::k_read)) kernel_.cost.bytes_read = static_cast<double>(p_.size(P::k_read));
+    if (p_.has(P::k_written))
+      kernel_.cost.bytes_written = static_cast<double>(p_.size(P::k_written));
+    work_of_fusion();
+  }
+
+  /// What a compiler wrote one kernel for, by its sums.
+  void fusion() {
+    refuse_scales();
+    FusionShape shape;
+    shape.elements = p_.size(P::k_elements);
+    shape.rows = std::max<int64_t>(1, p_.size(P::k_rows, 1));
+    shape.columns = std::max<int64_t>(1, p_.size(P::k_columns, 1));
+    shape.inner = std::max<int64_t>(1, p_.size(P::k_inner, 1));
+    shape.run = p_.size(P::k_run, 0);
+    shape.operations = small(P::k_operations);
+    shape.inputs = small(P::k_inputs);
+    shape.outputs = small(P::k_outputs);
+    shape.reductions = small(P::k_reductions);
+    shape.does = static_cast<uint8_t>(std::min<int64_t>(p_.size(P::k_does, 0), 255));
+    begin(Opcode::k_fusion);
+    kernel_.family = shape.columns > 1 ? KernelFamily::kReduction : KernelFamily::kElementwise;
+    kernel_.shape = shape;
+    add_dimension_loops(kernel_, {&shape.elements, 1});
+    add_tensor(kernel_, tensor(type_.storage, {shape.elements}), all_loops(), true);
+    kernel_.cost.bytes_read = static_cast<double>(p_.size(P::k_read, 0));
+    kernel_.cost.bytes_written = static_cast<double>(p_.size(P::k_written, 0));
+    work_of_fusion();
+  }
+
   /// The two last axes swapped.
   void transpose() {
     const auto dims = p_.shape();
@@ -368,6 +408,14 @@ class OperatorBuilder {
   }
 
  private:
+  uint16_t small(Parameter p) const {
+    return static_cast<uint16_t>(std::min<int64_t>(p_.size(p, 0), UINT16_MAX));
+  }
+  void work_of_fusion() {
+    kernel_.cost.vector_type = E::kF32;
+    kernel_.cost.vector_flops = static_cast<double>(p_.size(P::k_flops, 0));
+    kernel_.cost.transcendental_flops = static_cast<double>(p_.size(P::k_special, 0));
+  }
   struct GroupedTensors {
     TensorSize x, w, y;
   };
@@ -493,6 +541,19 @@ constexpr std::array kOperators = {
              [](Builder& b) { b.gemm(false); }},
     Operator{"bmm", "b, m, n, k: [b,m,k]·[b,k,n]", parameter_set({P::k_b, P::k_m, P::k_n, P::k_k}),
              [](Builder& b) { b.gemm(true); }},
+    Operator{"fused_gemm",
+             "m, n, k, b (1), read, written (bytes), flops, special: a product whose kernel a "
+             "compiler chose, with what it fused",
+             parameter_set({P::k_b, P::k_m, P::k_n, P::k_k, P::k_read, P::k_written, P::k_flops,
+                            P::k_special}),
+             [](Builder& b) { b.fused_gemm(); }},
+    Operator{"fusion",
+             "elements, read, written (bytes), flops, special, operations, inputs, outputs, rows, "
+             "columns, inner, reductions, run, does: what a compiler wrote one kernel for",
+             parameter_set({P::k_elements, P::k_read, P::k_written, P::k_flops, P::k_special,
+                            P::k_operations, P::k_inputs, P::k_outputs, P::k_rows, P::k_columns,
+                            P::k_inner, P::k_reductions, P::k_run, P::k_does}),
+             [](Builder& b) { b.fusion(); }},
     Operator{"grouped_gemm",
              "experts, tokens, n, k, skew (0): rows of expert i fall as (i+1)^-skew",
              parameter_set({P::k_experts, P::k_tokens, P::k_n, P::k_k, P::k_skew}),
@@ -501,9 +562,10 @@ constexpr std::array kOperators = {
              parameter_set({P::k_tokens, P::k_hidden, P::k_inter, P::k_topk, P::k_experts, P::k_tp,
                             P::k_ep, P::k_skew}),
              [](Builder& b) { b.moe(); }},
-    Operator{"conv2d", "n, c, h, w, k, r, s, stride, pad, groups, layout",
+    Operator{"conv2d",
+             "n, c, h, w, k, r, s, stride, pad, groups, layout, gradient (of input or filter)",
              parameter_set({P::k_n, P::k_c, P::k_h, P::k_w, P::k_k, P::k_r, P::k_s, P::k_stride,
-                            P::k_pad, P::k_groups, P::k_layout}),
+                            P::k_pad, P::k_groups, P::k_layout, P::k_gradient}),
              [](Builder& b) { b.convolution(); }},
     Operator{"sdpa", "b, h, kv, s, t, d, dv, causal, window, paged, kv_dtype",
              parameter_set({P::k_b, P::k_h, P::k_kv, P::k_s, P::k_t, P::k_d, P::k_dv, P::k_causal,

@@ -14,7 +14,9 @@ namespace orrery {
   X(b) X(c) X(d) X(h) X(k) X(m) X(n) X(r) X(s) X(t) X(w)                              \
   X(axis) X(causal) X(dv) X(ep) X(experts) X(groups) X(hidden) X(inter) X(kv)         \
   X(kv_dtype) X(layout) X(order) X(pad) X(paged) X(rows) X(shape) X(skew) X(stride)   \
-  X(tokens) X(topk) X(tp) X(vocab) X(window)
+  X(tokens) X(topk) X(tp) X(vocab) X(window)                                          \
+  X(columns) X(does) X(elements) X(flops) X(gradient) X(inner) X(inputs) X(operations) X(outputs) \
+  X(read) X(reductions) X(run) X(special) X(written)
 // clang-format on
 
 enum class Parameter : uint8_t {
@@ -22,7 +24,7 @@ enum class Parameter : uint8_t {
   ORRERY_PARAMETERS(ORRERY_PARAMETER)
 #undef ORRERY_PARAMETER
 };
-inline constexpr size_t kParameterCount = static_cast<size_t>(Parameter::k_window) + 1;
+inline constexpr size_t kParameterCount = static_cast<size_t>(Parameter::k_written) + 1;
 static_assert(kParameterCount <= 64);
 
 std::string_view name(Parameter parameter);

@@ -24,6 +24,9 @@ struct ProductShape {
   ElementType weight = ElementType::kNone;  ///< Stored type of the second operand.
   int32_t scale_block = 0;                  ///< Elements along k that share a scale; 0: all.
   int64_t tokens = 0;
+  /// A compiler chose its kernel by trying, from a library or its own, perhaps with
+  /// neighbours fused into it.
+  bool compiled = false;
   bool operator==(const ProductShape&) const = default;
 };
 
@@ -32,6 +35,9 @@ struct ConvolutionShape {
   int64_t features = 1, out_height = 1, out_width = 1;
   int64_t window_height = 1, window_width = 1, stride = 1, groups = 1;
   bool channels_last = true;
+  /// Sizes are always those of the forward convolution.
+  enum class Computes : uint8_t { kOutput, kInputGradient, kFilterGradient };
+  Computes computes = Computes::kOutput;
   bool operator==(const ConvolutionShape&) const = default;
 };
 
@@ -67,7 +73,29 @@ struct LookupShape {
   bool operator==(const LookupShape&) const = default;
 };
 
+/// Operations that a compiler wrote one kernel for: loops over elements, perhaps with
+/// reductions, moves and look-ups among them.
+struct FusionShape {
+  /// What is among the operations.
+  enum Does : uint8_t {
+    kNormalizes = 1,  ///< Uses a reduction's result on what was reduced.
+    kUpdates = 2,     ///< Writes a part of a buffer that is there already.
+    kGathers = 4,
+    kScatters = 8,
+    kWindows = 16,  ///< Reduces windows that may overlap.
+    kConcatenates = 32,
+    kSlices = 64,  ///< Or pads.
+  };
+  int64_t elements = 1;                      ///< Of the largest tensor inside.
+  int64_t rows = 1, columns = 1, inner = 1;  ///< Of the largest reduction; 1 column: there is none.
+  int64_t run = 0;          ///< Bytes side by side where a transposition reads; 0: there is none.
+  uint16_t operations = 0;  ///< That compute.
+  uint16_t inputs = 0, outputs = 0, reductions = 0;
+  uint8_t does = 0;
+  bool operator==(const FusionShape&) const = default;
+};
+
 using KernelShape = std::variant<std::monostate, ProductShape, ConvolutionShape, AttentionShape,
-                                 RowShape, MoveShape, LookupShape>;
+                                 RowShape, MoveShape, LookupShape, FusionShape>;
 
 }  // namespace orrery

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "orrery/model/fused_kernel.h"
+
 namespace orrery {
 namespace {
 
@@ -17,87 +19,6 @@ bool is_sliced_read(Opcode code) {
   return code == Opcode::k_slice || code == Opcode::k_dynamic_slice || code == Opcode::k_gather ||
          code == Opcode::k_dynamic_gather || code == Opcode::k_real_dynamic_slice ||
          code == Opcode::k_torch_index_select;
-}
-
-/// The work, not the traffic, of operations in one kernel. Where their types differ, that of
-/// the operation with the most work names the unit.
-class FusedWork {
- public:
-  void add(const Cost& c) {
-    if (c.matrix_flops > most_matrix_) {
-      most_matrix_ = c.matrix_flops;
-      sum_.matrix_type = c.matrix_type;
-    }
-    if (c.vector_flops + c.transcendental_flops > most_vector_) {
-      most_vector_ = c.vector_flops + c.transcendental_flops;
-      sum_.vector_type = c.vector_type;
-    }
-    sum_.matrix_flops += c.matrix_flops;
-    sum_.vector_flops += c.vector_flops;
-    sum_.transcendental_flops += c.transcendental_flops;
-  }
-  const Cost& sum() const { return sum_; }
-
- private:
-  Cost sum_;
-  double most_matrix_ = 0;
-  double most_vector_ = 0;
-};
-
-/// What a fusion that the file states reads and writes: of operands that are
-/// only sliced inside, the slices; of results updated in place, the updates.
-Cost fusion_cost(const Workload& w, const OpView& fusion, OpId* heaviest) {
-  Cost sum;
-  FusedWork work;
-  const FunctionId f = fusion.callee();
-  if (!f.valid() || !w.function(f).body.valid()) {
-    for (uint32_t i = 0; i < fusion.operand_count(); ++i)
-      sum.bytes_read += static_cast<double>(fusion.operand_type(i).bytes);
-    for (uint32_t i = 0; i < fusion.result_count(); ++i)
-      sum.bytes_written += static_cast<double>(fusion.result_type(i).bytes);
-    return sum;
-  }
-  const Region& body = w.region(w.function(f).body);
-  std::vector<double> read(body.argument_count, 0);
-  std::vector<bool> whole(body.argument_count, false);
-  double most = -1;
-  double saved = 0;
-  for_each_op(w, body, [&](OpId id) {
-    const OpView op = w.view(id);
-    const Cost c = cost(w, id);
-    work.add(c);
-    const double weight = c.matrix_flops > 0                           ? 1e30
-                          : op_class(op.code()) == OpClass::kReduction ? 1e20
-                                                                       : c.flops();
-    if (weight > most && op.code() != Opcode::k_return) {
-      most = weight;
-      *heaviest = id;
-    }
-    for (uint32_t i = 0; i < op.operand_count(); ++i) {
-      const uint32_t argument = op.operand(i).index - body.first_argument;
-      if (op.operand(i).index < body.first_argument || argument >= body.argument_count) continue;
-      if (is_sliced_read(op.code()) && i == 0) {
-        read[argument] += static_cast<double>(op.result_type(0).bytes);
-      } else if (op.code() == Opcode::k_dynamic_update_slice && i == 0) {
-        saved +=
-            std::max(0.0, static_cast<double>(op.result_type(0).bytes - op.operand_type(1).bytes));
-      } else if (op.code() != Opcode::k_return) {
-        whole[argument] = true;
-      }
-    }
-  });
-  for (uint32_t i = 0; i < body.argument_count; ++i) {
-    const auto bytes = static_cast<double>(w.type(ValueId{body.first_argument + i}).bytes);
-    sum.bytes_read += whole[i] ? bytes : std::min(bytes, read[i]);
-  }
-  for (uint32_t i = 0; i < fusion.result_count(); ++i)
-    sum.bytes_written += static_cast<double>(fusion.result_type(i).bytes);
-  sum.bytes_written = std::max(0.0, sum.bytes_written - saved);
-  const double read_bytes = sum.bytes_read, written = sum.bytes_written;
-  sum = work.sum();
-  sum.bytes_read = read_bytes;
-  sum.bytes_written = written;
-  return sum;
 }
 
 }  // namespace
@@ -325,15 +246,6 @@ void RegionGraph::group() {
     for (uint32_t g : nodes_[n].groups) groups_[g].push_back(n);
 }
 
-double RegionGraph::bytes_read_by(const Node& node, uint32_t value) const {
-  const OpView op = w_.view(node.op);
-  const auto whole = static_cast<double>(values_[value].type->bytes);
-  if (is_sliced_read(op.code()) && node.inputs[0] == value)
-    return std::min(whole, static_cast<double>(op.result_type(0).bytes));
-  if (op.code() == Opcode::k_dynamic_update_slice && node.inputs[0] == value) return 0;
-  return whole;
-}
-
 bool RegionGraph::is_read_outside(const Node& producer, uint32_t value) const {
   for (uint32_t u : values_[value].users) {
     if (nodes_[u].kind == Kind::kControl) return true;
@@ -347,54 +259,30 @@ bool RegionGraph::is_read_outside(const Node& producer, uint32_t value) const {
 Kernel RegionGraph::kernel_of_group(const std::vector<uint32_t>& nodes, uint32_t g, OpId* named,
                                     uint32_t* fused) const {
   const Node& root = nodes_[group_root_[g]];
-  const OpView root_op = w_.view(root.op);
   *named = root.op;
   *fused = static_cast<uint32_t>(nodes.size());
-  Kernel kernel;
-  if (root_op.code() == Opcode::k_fusion) {
-    OpId heaviest = root.op;
-    const Cost c = fusion_cost(w_, root_op, &heaviest);
-    if (heaviest != root.op) kernel = kernel_of(w_, heaviest);
-    kernel.cost = c;
-    const FunctionId f = root_op.callee();
-    if (f.valid() && w_.function(f).body.valid()) {
-      const Region& body = w_.region(w_.function(f).body);
-      *fused = body.end_op - body.first_op;
-    }
-  } else {
-    kernel = kernel_of(w_, root.op);
-    if (root.kind != Kind::kHeavy) {
-      FusedWork work;
-      double bytes_written = 0;
-      std::map<uint32_t, double> reads;
-      const auto inside = [&](uint32_t value) {
-        const uint32_t producer = values_[value].producer;
-        if (producer == kNone) return false;
-        const auto& groups = nodes_[producer].groups;
-        return std::find(groups.begin(), groups.end(), g) != groups.end();
-      };
-      for (uint32_t n : nodes) {
-        const Node& node = nodes_[n];
-        work.add(cost(w_, node.op));
-        for (uint32_t v : node.inputs)
-          if (!inside(v)) reads[v] = std::max(reads[v], bytes_read_by(node, v));
-        for (uint32_t v : node.outputs) {
-          const bool stored = values_[v].returned || is_read_outside(node, v);
-          if (!stored && !values_[v].users.empty()) continue;
-          const OpView op = w_.view(node.op);
-          bytes_written += static_cast<double>(op.code() == Opcode::k_dynamic_update_slice
-                                                   ? op.operand_type(1).bytes
-                                                   : values_[v].type->bytes);
-        }
-        if (w_.op(node.op).code == Opcode::k_reduce) kernel.family = KernelFamily::kReduction;
-      }
-      kernel.cost = work.sum();
-      kernel.cost.bytes_written = bytes_written;
-      for (const auto& [value, bytes] : reads) kernel.cost.bytes_read += bytes;
-      if (nodes.size() > 1 && kernel.family != KernelFamily::kReduction && kernel.cost.flops() > 0)
-        kernel.family = KernelFamily::kElementwise;
+  FusedGroup group;
+  std::unordered_map<uint32_t, uint32_t> local;
+  const auto place = [&](uint32_t value) {
+    const auto [at, added] = local.emplace(value, static_cast<uint32_t>(group.values.size()));
+    if (added) group.values.push_back(values_[value].type);
+    return at->second;
+  };
+  for (uint32_t n : nodes) {
+    const Node& node = nodes_[n];
+    FusedGroup::Node& one = group.nodes.emplace_back();
+    one.op = node.op;
+    for (uint32_t v : node.inputs)
+      if (!values_[v].constant) one.inputs.push_back(place(v));
+    for (uint32_t v : node.outputs) {
+      one.outputs.push_back(place(v));
+      const bool stored = values_[v].returned || is_read_outside(node, v);
+      if (stored || values_[v].users.empty()) group.stored.push_back(place(v));
     }
   }
+  Kernel kernel = w_.op(root.op).code == Opcode::k_fusion
+                      ? stated_fusion_kernel(w_, root.op, rules_.compiled, fused)
+                      : fused_kernel(w_, group, rules_.compiled);
   // An update of a buffer that is not the program's to change works on a copy.
   for (uint32_t n : nodes) {
     const Opcode code = w_.op(nodes_[n].op).code;
@@ -405,7 +293,8 @@ Kernel RegionGraph::kernel_of_group(const std::vector<uint32_t>& nodes, uint32_t
     kernel.cost.bytes_written += static_cast<double>(updated.type->bytes);
   }
   if (rules_.single_precision_as_tf32 && kernel.cost.matrix_type == ElementType::kF32 &&
-      root_op.integer(Attr::kPrecision, 0) == 0 && device_.matrix[ElementType::kTF32].value > 0)
+      w_.view(root.op).integer(Attr::kPrecision, 0) == 0 &&
+      device_.matrix[ElementType::kTF32].value > 0)
     kernel.cost.matrix_type = ElementType::kTF32;
   return kernel;
 }

@@ -82,7 +82,6 @@ class RegionGraph {
                          uint32_t* fused) const;
   /// Whether some kernel that holds no copy of `producer` reads `value`.
   bool is_read_outside(const Node& producer, uint32_t value) const;
-  double bytes_read_by(const Node& node, uint32_t value) const;
 
   const Workload& w_;
   const Device& device_;

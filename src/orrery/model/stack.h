@@ -20,6 +20,7 @@ struct FusionRules {
   bool transposes_fold_into_dots = false;
   bool arguments_are_immutable = false;   ///< Updating one that was not donated copies it first.
   bool inline_small_calls = false;        ///< Small functions fuse with what surrounds them.
+  bool compiled = false;                  ///< Kernels are the compiler's own, libraries' by trial.
   bool single_precision_as_tf32 = false;  ///< fp32 products run in TF32 where the device has it.
 };
 

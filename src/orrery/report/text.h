@@ -22,4 +22,7 @@ std::string zoo_text();
 /// `lines` as a list under `title`; nothing for none.
 std::string list_text(const char* title, const std::vector<std::string>& lines);
 
+/// PredictAnswer::launch_rows as a table, `name,op,dtype,params,count,predicted_us,low_us,high_us`.
+std::string launches_csv(const PredictAnswer& answer);
+
 }  // namespace orrery

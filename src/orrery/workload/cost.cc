@@ -77,6 +77,18 @@ class Costing {
     for (uint32_t i = 0; i < op_.result_count(); ++i)
       cost_.bytes_written += bytes(op_.result_type(i));
   }
+  /// Behind what a library's call gives may stand the workspace it asks for, as a row of bytes.
+  void write_results_of_library() {
+    if (op_.result_count() != 1 || op_.result_type(0).kind != Type::Kind::kTuple)
+      return write_results();
+    bool first = true;
+    for (TypeId member : op_.result_type(0).members) {
+      const Type& type = w_.type(member);
+      const bool workspace = !first && type.rank() == 1 && bit_width(type.element) == 8;
+      if (!workspace) cost_.bytes_written += bytes(type);
+      first = false;
+    }
+  }
   void compute(double count, PerElement per_element) { add_work(cost_, count, per_element); }
   /// What one execution of the operation's scalar body takes; `otherwise` without one.
   PerElement body(PerElement otherwise) {
@@ -386,7 +398,7 @@ class Costing {
         break;
     }
     read_operands();
-    write_results();
+    write_results_of_library();
   }
   /// An attention call whose scores are [batch, heads, queries, keys]: head sizes
   /// follow from the elements of the query and of the result.

@@ -110,6 +110,16 @@ class PlaceBuilder {
     size(m.read_run);
     size(m.write_run);
   }
+  void add(const Kernel& kernel, const FusionShape& f) {
+    category(f.does);
+    category(f.columns > 1);
+    category(f.run > 0);
+    size(f.elements);
+    size(f.columns);
+    size(f.inner);
+    size(kernel.cost.bytes_read);
+    size(kernel.cost.bytes_written);
+  }
   void add(const Kernel&, const LookupShape& l) {
     category(l.accumulate);
     size(l.count);

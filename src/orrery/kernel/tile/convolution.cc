@@ -13,7 +13,7 @@ void TileGpu::Builder::convolution(const ConvolutionShape& s) {
   const int64_t pixels = s.batch * s.out_height * s.out_width;
   const int64_t n = s.features / s.groups;
   const int64_t depth = s.channels / s.groups * s.window_height * s.window_width;
-  const bool depthwise = d.tile_class == TileClass::kDepthwise;
+  const bool depthwise = s.groups > 1 && s.groups == s.channels;
   const double rate =
       depthwise ? gpu.vector_per_clock_[static_cast<size_t>(ElementType::kF32)] * gpu.sms_ * clock
                 : gpu.products_per_second(c.matrix_type, clock);
@@ -49,7 +49,18 @@ void TileGpu::Builder::convolution(const ConvolutionShape& s) {
   add("align_channels", alignment(s.channels, 64));
   add("lg_outputs_per_sm",
       lg(static_cast<double>(pixels) * static_cast<double>(s.features) / gpu.sms_));
-  if (!depthwise) add_tiles(s.groups, pixels, n);
+  if (d.tile_class == TileClass::kDepthwise) return;
+  if (d.tile_class == TileClass::kGradientConvolution) {
+    const bool of_filter = s.computes == ConvolutionShape::Computes::kFilterGradient;
+    add("of_filter", of_filter ? 1 : 0);
+    add("depthwise", depthwise ? 1 : 0);
+    if (of_filter)
+      add_tiles(s.groups, n, depth);
+    else
+      add_tiles(s.groups, s.batch * s.height * s.width, s.channels / s.groups);
+    return;
+  }
+  add_tiles(s.groups, pixels, n);
 }
 
 }  // namespace orrery

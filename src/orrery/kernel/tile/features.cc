@@ -72,11 +72,17 @@ std::string_view name(TileClass tile_class) {
       "scan",
       "move",
       "lookup",
+      "gradient_convolution",
+      "compiled_product",
+      "compiled_loop",
+      "compiled_rows",
       "other"};
   return kNames[static_cast<size_t>(tile_class)];
 }
 
-bool is_shared_by_stacks(TileClass tile_class) { return tile_class <= TileClass::kElementwise; }
+bool is_shared_by_stacks(TileClass tile_class) {
+  return tile_class <= TileClass::kElementwise || tile_class == TileClass::kGradientConvolution;
+}
 
 TileGpu::TileGpu(const Device& device, TileProtocol protocol) : protocol_(protocol) {
   sms_ = std::max(1, device.compute_units);
@@ -124,19 +130,23 @@ TileClass TileGpu::class_of(const Kernel& kernel) const {
     if (p->scale_block > 0)
       return grouped ? TileClass::kGroupedScaledProduct : TileClass::kScaledProduct;
     const int bits = bit_width(type);
+    if (p->compiled && !grouped && bits == 16) return TileClass::kCompiledProduct;
     if (grouped) return bits < 16 ? TileClass::kGroupedByteProduct : TileClass::kGroupedProduct;
     return bits == 16  ? TileClass::kProduct
            : bits < 16 ? TileClass::kByteProduct
                        : TileClass::kSingleProduct;
   }
   if (const auto* c = std::get_if<ConvolutionShape>(&kernel.shape))
-    return c->groups > 1 && c->groups == c->channels ? TileClass::kDepthwise
-                                                     : TileClass::kConvolution;
+    return c->computes != ConvolutionShape::Computes::kOutput ? TileClass::kGradientConvolution
+           : c->groups > 1 && c->groups == c->channels        ? TileClass::kDepthwise
+                                                              : TileClass::kConvolution;
   if (const auto* a = std::get_if<AttentionShape>(&kernel.shape))
     return a->queries <= kMostDecodeQueries ? TileClass::kDecode : TileClass::kAttention;
   if (std::holds_alternative<MoveShape>(kernel.shape))
     return kernel.code == Opcode::k_copy ? TileClass::kElementwise : TileClass::kMove;
   if (std::holds_alternative<LookupShape>(kernel.shape)) return TileClass::kLookup;
+  if (const auto* f = std::get_if<FusionShape>(&kernel.shape))
+    return f->columns > 1 ? TileClass::kCompiledRows : TileClass::kCompiledLoop;
   if (std::holds_alternative<RowShape>(kernel.shape)) {
     if (kernel.code == Opcode::k_softmax) return TileClass::kSoftmax;
     if (kernel.family == KernelFamily::kNormalization) return TileClass::kNormalization;
@@ -209,6 +219,7 @@ void TileGpu::Builder::build() {
     case TileClass::kScaledProduct:
     case TileClass::kWeightOnlyProduct:
     case TileClass::kVectorProduct:
+    case TileClass::kCompiledProduct:
       return product(std::get<ProductShape>(kernel.shape));
     case TileClass::kGroupedProduct:
     case TileClass::kGroupedByteProduct:
@@ -217,6 +228,7 @@ void TileGpu::Builder::build() {
       return grouped(std::get<ProductShape>(kernel.shape));
     case TileClass::kConvolution:
     case TileClass::kDepthwise:
+    case TileClass::kGradientConvolution:
       return convolution(std::get<ConvolutionShape>(kernel.shape));
     case TileClass::kAttention:
     case TileClass::kDecode:
@@ -232,6 +244,9 @@ void TileGpu::Builder::build() {
       return move(std::get<MoveShape>(kernel.shape));
     case TileClass::kLookup:
       return lookup(std::get<LookupShape>(kernel.shape));
+    case TileClass::kCompiledLoop:
+    case TileClass::kCompiledRows:
+      return fusion(std::get<FusionShape>(kernel.shape));
     case TileClass::kOther:
       return other();
   }
@@ -271,10 +286,17 @@ std::span<const std::string_view> TileGpu::feature_names(TileClass tile_class) {
                              R"({"experts": 4, "tokens": 8, "n": 8, "k": 128, "skew": 0})"));
     record(operator_kernel("conv2d", "bf16", std::string(kConvolution) + R"("groups": 1})"));
     record(operator_kernel("conv2d", "bf16", std::string(kConvolution) + R"("groups": 8})"));
+    record(operator_kernel("conv2d", "bf16",
+                           std::string(kConvolution) + R"("groups": 1, "gradient": "input"})"));
     record(operator_kernel("sdpa", "bf16", std::string(kAttention) + R"("s": 64})"));
     record(operator_kernel("sdpa", "bf16", std::string(kAttention) + R"("s": 1})"));
     for (const char* op : {"add", "layernorm", "softmax", "reduce_sum", "sort", "transpose"})
       record(operator_kernel(op, "bf16", R"({"shape": [8, 8]})"));
+    record(operator_kernel("fused_gemm", "bf16", R"({"m": 8, "n": 8, "k": 128})"));
+    record(operator_kernel("fusion", "bf16", R"({"elements": 64, "read": 128, "written": 128})"));
+    record(operator_kernel(
+        "fusion", "bf16",
+        R"({"elements": 64, "read": 128, "written": 16, "rows": 8, "columns": 8})"));
     record(operator_kernel("embedding", "bf16", R"({"vocab": 8, "shape": [8, 8]})"));
     Kernel other;
     other.family = KernelFamily::kLibrary;

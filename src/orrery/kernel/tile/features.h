@@ -33,6 +33,10 @@ enum class TileClass : uint8_t {
   kScan,  ///< cumulative sums, sorts, top-k
   kMove,
   kLookup,
+  kGradientConvolution,
+  kCompiledProduct,  ///< of 16 bits, by a compiler's choice of kernel
+  kCompiledLoop,     ///< fusions without reductions …
+  kCompiledRows,     ///< … and with them
   kOther,
 };
 inline constexpr size_t kTileClassCount = static_cast<size_t>(TileClass::kOther) + 1;

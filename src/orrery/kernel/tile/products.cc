@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 
 #include "orrery/kernel/tile/builder.h"
@@ -262,6 +263,28 @@ void TileGpu::Builder::product(const ProductShape& p) {
   add("align_n", alignment(p.n, 256));
   add("align_m", alignment(p.m, 256));
   add_tiles(p.batch, p.m, p.n);
+  if (d.tile_class == TileClass::kCompiledProduct) {
+    const double plain = b * (m * k * lhs + n * k * rhs + m * n * lhs);
+    add("ln_fused_read", ln(c.bytes_read / (b * (m * k * lhs + n * k * rhs))));
+    add("ln_fused_written", ln(c.bytes_written / (b * m * n * lhs)));
+    add("ln_fused_seconds", ln((c.bytes() - plain) / gpu.bandwidth_ / d.seconds));
+    add("flops_per_output", c.vector_flops / (b * m * n));
+    add("special_per_output", c.transcendental_flops / (b * m * n));
+    // Rows are the shorter side for such kernels, which multiply from either side.
+    add("lg_shorter", lg(std::min(m, n)));
+    add("lg_longer", lg(std::max(m, n)));
+    for (const int64_t columns : {16, 32, 64, 128}) {
+      static constexpr std::array<std::string_view, 4> kNames = {
+          "loss_64x16", "loss_64x32", "loss_128x64_any", "loss_128x128_any"};
+      const int64_t rows = columns < 64 ? 64 : 128;
+      const double tiles = b * static_cast<double>(up(std::max(p.m, p.n), rows)) *
+                           static_cast<double>(up(std::min(p.m, p.n), columns));
+      const double loss = std::ceil(tiles / gpu.sms_) * gpu.sms_ *
+                          static_cast<double>(rows * columns) / (b * m * n);
+      add(kNames[static_cast<size_t>(std::countr_zero(static_cast<uint64_t>(columns)) - 4)],
+          ln(loss * d.compute_seconds / d.seconds));
+    }
+  }
 }
 
 void TileGpu::Builder::grouped(const ProductShape& p) {

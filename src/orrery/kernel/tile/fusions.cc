@@ -1,0 +1,56 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "orrery/kernel/tile/builder.h"
+
+namespace orrery {
+
+using namespace tile;
+
+void TileGpu::Builder::fusion(const FusionShape& f) {
+  const Cost& c = kernel.cost;
+  const auto elements = static_cast<double>(f.elements);
+  const double element = bytes_of(kernel.tensors[0].element);
+  add_common(vector_seconds(), c.bytes() / gpu.bandwidth_);
+  add("lg_elements", lg(elements));
+  add("lg_elements_per_sm", lg(elements / gpu.sms_));
+  add("element_bytes", element);
+  add("lg_read", lg(c.bytes_read));
+  add("lg_written", lg(c.bytes_written));
+  add("bytes_per_element", c.bytes() / elements);
+  add("reads", std::min(100.0, c.bytes_read / std::max(1.0, c.bytes_written)));
+  add("lg_read_l2", lg(c.bytes_read / gpu.l2_bytes_));
+  add("lg_written_l2", lg(c.bytes_written / gpu.l2_bytes_));
+  add("operations", f.operations);
+  add("inputs", f.inputs);
+  add("outputs", f.outputs);
+  add("flops_per_element", c.vector_flops / elements);
+  add("special_per_element", c.transcendental_flops / elements);
+  add("lg_run", f.run == 0 ? 20 : lg(static_cast<double>(f.run)));
+  static constexpr std::array<std::pair<FusionShape::Does, std::string_view>, 7> kDoes = {
+      {{FusionShape::kNormalizes, "normalizes"},
+       {FusionShape::kUpdates, "updates"},
+       {FusionShape::kGathers, "gathers"},
+       {FusionShape::kScatters, "scatters"},
+       {FusionShape::kWindows, "windows"},
+       {FusionShape::kConcatenates, "concatenates"},
+       {FusionShape::kSlices, "slices"}}};
+  for (const auto& [bit, feature] : kDoes) add(feature, (f.does & bit) != 0 ? 1 : 0);
+  if (d.tile_class != TileClass::kCompiledRows) return;
+  const auto rows = static_cast<double>(f.rows), columns = static_cast<double>(f.columns),
+             inner = static_cast<double>(f.inner);
+  add("lg_rows", lg(rows));
+  add("lg_columns", lg(columns));
+  add("lg_inner", lg(inner));
+  add("lg_rows_per_sm", lg(rows / gpu.sms_));
+  add("wave", filled(rows / gpu.sms_));
+  add("lg_row_bytes", lg(columns * element));
+  add("padding", static_cast<double>(
+                     std::bit_ceil(static_cast<uint64_t>(std::min(f.columns, int64_t{1} << 40)))) /
+                     columns);
+  add("reductions", f.reductions);
+  add("lg_reduced", lg(rows * columns));
+}
+
+}  // namespace orrery

@@ -1,0 +1,409 @@
+#include "orrery/model/fused_kernel.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "orrery/kernel/describe.h"
+
+namespace orrery {
+namespace {
+
+/// The work, not the traffic, of operations in one kernel. Where their types differ, that of
+/// the operation with the most work names the unit.
+class FusedWork {
+ public:
+  void add(const Cost& c) {
+    if (c.matrix_flops > most_matrix_) {
+      most_matrix_ = c.matrix_flops;
+      sum_.matrix_type = c.matrix_type;
+    }
+    if (c.vector_flops + c.transcendental_flops > most_vector_) {
+      most_vector_ = c.vector_flops + c.transcendental_flops;
+      sum_.vector_type = c.vector_type;
+    }
+    sum_.matrix_flops += c.matrix_flops;
+    sum_.vector_flops += c.vector_flops;
+    sum_.transcendental_flops += c.transcendental_flops;
+  }
+  const Cost& sum() const { return sum_; }
+
+ private:
+  Cost sum_;
+  double most_matrix_ = 0;
+  double most_vector_ = 0;
+};
+
+/// Reductions over the outermost axis of no more are unrolled: partial products of split sums.
+constexpr int64_t kMostSlabs = 32;
+
+/// The rows of a reduction as they lie in memory.
+RowShape rows_in_memory(const OpView& reduce) {
+  const Type& input = reduce.operand_type(0);
+  const auto reduced = reduce.integers(Attr::kDimensions);
+  if (input.minor_to_major.empty()) return row_shape(input.dims, reduced);
+  std::vector<int64_t> dims, places;
+  for (size_t i = input.minor_to_major.size(); i-- > 0;) {
+    const int64_t d = input.minor_to_major[i];
+    if (d < 0 || d >= input.rank()) return row_shape(input.dims, reduced);
+    if (std::find(reduced.begin(), reduced.end(), d) != reduced.end())
+      places.push_back(static_cast<int64_t>(dims.size()));
+    dims.push_back(input.dims[static_cast<size_t>(d)]);
+  }
+  return row_shape(dims, places);
+}
+
+/// A tuple is counted by its bytes: it is needed whole or not at all.
+double elements_of(const Type& type) {
+  return static_cast<double>(type.kind == Type::Kind::kTensor ? type.elements : type.bytes);
+}
+
+/// How much of each value a kernel needs, from its stores back to what it reads: of an operand
+/// that is only sliced, the slices. Values that several operations need parts of are taken to be
+/// needed once, as far as they go.
+class Demand {
+ public:
+  Demand(const Workload& w, const FusedGroup& group) : w_(w), needed_(group.values.size(), 0) {
+    for (uint32_t v : group.stored) needed_[v] = elements(group, v);
+    for (size_t n = group.nodes.size(); n-- > 0;) {
+      const FusedGroup::Node& node = group.nodes[n];
+      double wanted = 0;
+      for (uint32_t v : node.outputs) wanted = std::max(wanted, needed_[v]);
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        double& needed = needed_[node.inputs[i]];
+        needed =
+            std::min(elements(group, node.inputs[i]), needed + of_operand(group, node, i, wanted));
+      }
+    }
+  }
+  /// Elements of a value.
+  double of(uint32_t value) const { return needed_[value]; }
+
+ private:
+  static double elements(const FusedGroup& group, uint32_t value) {
+    return elements_of(*group.values[value]);
+  }
+
+  double of_operand(const FusedGroup& group, const FusedGroup::Node& node, size_t i,
+                    double wanted) const {
+    const OpView op = w_.view(node.op);
+    const double whole = elements(group, node.inputs[i]);
+    switch (op_class(op.code())) {
+      case OpClass::kContraction:
+      case OpClass::kLibrary:
+        return whole;
+      case OpClass::kReduction: {
+        if (op.code() == Opcode::k_reduce_window || node.outputs.empty()) return whole;
+        const double out = elements(group, node.outputs[0]);
+        return out > 0 ? whole * std::min(1.0, wanted / out) : whole;
+      }
+      default:
+        break;
+    }
+    switch (op.code()) {
+      case Opcode::k_dynamic_update_slice:
+      case Opcode::k_scatter:
+        // What is not updated stays where it is.
+        return i == 0 ? 0 : std::min(whole, wanted);
+      case Opcode::k_broadcast:
+      case Opcode::k_broadcast_in_dim: {
+        const double out = node.outputs.empty() ? 0 : elements(group, node.outputs[0]);
+        return out > 0 ? whole * std::min(1.0, wanted / out) : whole;
+      }
+      default:
+        return std::min(whole, wanted);
+    }
+  }
+
+  const Workload& w_;
+  std::vector<double> needed_;
+};
+
+/// Elements that an operation really writes: of an update in place, the update.
+double written_elements(const Workload& w, const FusedGroup& group, const FusedGroup::Node& node,
+                        uint32_t value) {
+  const Opcode code = w.op(node.op).code;
+  const size_t update = code == Opcode::k_dynamic_update_slice ? 1
+                        : code == Opcode::k_scatter            ? node.inputs.size() - 1
+                                                               : 0;
+  const uint32_t written = update > 0 && update < node.inputs.size() ? node.inputs[update] : value;
+  return elements_of(*group.values[written]);
+}
+
+double bytes_of(const Type& type, double elements) {
+  const double whole = elements_of(type);
+  return whole > 0 ? static_cast<double>(type.bytes) * elements / whole : 0;
+}
+
+/// Of FusionShape, what the operations tell.
+class FusionDescriber {
+ public:
+  FusionDescriber(const Workload& w, const FusedGroup& group, const Demand& demand)
+      : w_(w), group_(group), demand_(demand) {}
+
+  void add(const FusedGroup::Node& node) {
+    const OpView op = w_.view(node.op);
+    for (uint32_t v : node.outputs) widen(demand_.of(v));
+    switch (op_class(op.code())) {
+      case OpClass::kVector:
+      case OpClass::kTranscendental:
+        ++operations_;
+        break;
+      case OpClass::kReduction:
+        reduction(op, node);
+        break;
+      case OpClass::kMove:
+      case OpClass::kIndexed:
+        move(op);
+        break;
+      default:
+        break;
+    }
+  }
+
+  FusionShape shape(size_t inputs) {
+    for (uint32_t v : group_.stored)
+      if (shape_.columns > 1 && group_.values[v]->elements >= joined(shape_.rows, shape_.columns))
+        shape_.does |= FusionShape::kNormalizes;
+    shape_.operations = counted(operations_);
+    shape_.reductions = counted(reductions_);
+    shape_.inputs = counted(inputs);
+    shape_.outputs = counted(group_.stored.size());
+    return shape_;
+  }
+
+ private:
+  static uint16_t counted(size_t n) {
+    return static_cast<uint16_t>(std::min<size_t>(n, UINT16_MAX));
+  }
+  void widen(double elements) {
+    shape_.elements = std::max(shape_.elements, static_cast<int64_t>(elements));
+  }
+
+  void reduction(const OpView& op, const FusedGroup::Node& node) {
+    if (node.inputs.empty() || op.operand_type(0).kind != Type::Kind::kTensor) return;
+    if (op.code() == Opcode::k_reduce_window || op.code() == Opcode::k_select_and_scatter) {
+      shape_.does |= FusionShape::kWindows;
+      return;
+    }
+    widen(demand_.of(node.inputs[0]));
+    if (op.code() == Opcode::k_batch_norm_inference) return;
+    ++reductions_;
+    const RowShape rows = rows_in_memory(op);
+    // A few slabs added up are a loop over elements.
+    if (rows.columns <= 1 || (rows.inner == rows.rows && rows.columns <= kMostSlabs)) return;
+    const int64_t size = joined(rows.rows, rows.columns);
+    if (shape_.columns > 1 && size <= joined(shape_.rows, shape_.columns)) return;
+    shape_.rows = rows.rows;
+    shape_.columns = rows.columns;
+    shape_.inner = rows.inner;
+  }
+
+  void move(const OpView& op) {
+    switch (op.code()) {
+      case Opcode::k_transpose:
+      case Opcode::k_copy: {
+        const Kernel alone = kernel_of(w_, op.id());
+        const auto* moved = std::get_if<MoveShape>(&alone.shape);
+        if (moved == nullptr || moved->read_run >= moved->elements) return;
+        const int64_t run =
+            joined(moved->read_run, std::max(1, bit_width(op.result_type(0).element) / 8));
+        shape_.run = shape_.run == 0 ? run : std::min(shape_.run, run);
+        return;
+      }
+      case Opcode::k_concatenate:
+        shape_.does |= FusionShape::kConcatenates;
+        return;
+      case Opcode::k_dynamic_update_slice:
+        shape_.does |= FusionShape::kUpdates;
+        return;
+      case Opcode::k_scatter:
+        shape_.does |= FusionShape::kScatters;
+        return;
+      case Opcode::k_gather:
+      case Opcode::k_dynamic_gather:
+      case Opcode::k_torch_index_select:
+        shape_.does |= FusionShape::kGathers;
+        return;
+      case Opcode::k_pad:
+      case Opcode::k_slice:
+      case Opcode::k_dynamic_slice:
+        shape_.does |= FusionShape::kSlices;
+        return;
+      default:
+        return;
+    }
+  }
+
+  const Workload& w_;
+  const FusedGroup& group_;
+  const Demand& demand_;
+  FusionShape shape_;
+  size_t operations_ = 0, reductions_ = 0;
+};
+
+/// Operands that the compiler narrows on the way are of the type they are multiplied in; how
+/// they are stored shows in the traffic.
+void mark_compiled(Kernel& kernel) {
+  auto* p = std::get_if<ProductShape>(&kernel.shape);
+  if (p == nullptr || p->groups > 1) return;
+  p->compiled = true;
+  const ElementType type = kernel.cost.matrix_type;
+  if (bit_width(type) != 16) return;
+  p->weight = type;
+  kernel.tensors[0].element = type;
+}
+
+/// Kernels of vendors' libraries and of their own kind stay what they are.
+bool gives_shape(OpClass c) {
+  return c == OpClass::kContraction || c == OpClass::kLibrary || c == OpClass::kCollective;
+}
+
+/// Operations of at least this weight name the kernel they are in.
+constexpr double kOwnKernel = 1e25;
+double weight_of(const Workload& w, OpId id) {
+  const Opcode code = w.op(id).code;
+  if (gives_shape(op_class(code))) return 1e5 * kOwnKernel + cost(w, id).matrix_flops;
+  if (family_of(code) == KernelFamily::kSort) return kOwnKernel;
+  return cost(w, id).flops();
+}
+
+bool is_constant(const Workload& w, ValueId v) {
+  const OpId definition = w.value(v).definition;
+  return definition.valid() && op_class(w.op(definition).code) == OpClass::kConstant;
+}
+
+}  // namespace
+
+Kernel fused_kernel(const Workload& w, const FusedGroup& group, bool compiled) {
+  const OpId root = group.nodes.back().op;
+  if (group.nodes.size() == 1 && (!compiled || weight_of(w, root) >= kOwnKernel)) {
+    Kernel kernel = kernel_of(w, root);
+    if (compiled) mark_compiled(kernel);
+    return kernel;
+  }
+  const Demand demand(w, group);
+  FusedWork work;
+  FusionDescriber describer(w, group, demand);
+  OpId heaviest = root;
+  double most = -1;
+  std::vector<bool> inside(group.values.size(), false);
+  double written = 0;
+  const Type* widest = nullptr;
+  for (const FusedGroup::Node& node : group.nodes) {
+    double share = 0;
+    for (uint32_t v : node.outputs) {
+      inside[v] = true;
+      const double whole = elements_of(*group.values[v]);
+      share = std::max(share, whole > 0 ? demand.of(v) / whole : 0);
+      if (std::find(group.stored.begin(), group.stored.end(), v) == group.stored.end()) continue;
+      written += bytes_of(*group.values[v], written_elements(w, group, node, v));
+      if (widest == nullptr || group.values[v]->bytes > widest->bytes) widest = group.values[v];
+    }
+    Cost c = cost(w, node.op);
+    c.matrix_flops *= share;
+    c.vector_flops *= share;
+    c.transcendental_flops *= share;
+    work.add(c);
+    if (compiled) describer.add(node);
+    if (const double weight = weight_of(w, node.op); weight > most) {
+      most = weight;
+      heaviest = node.op;
+    }
+  }
+  double read = 0;
+  size_t inputs = 0;
+  for (uint32_t v = 0; v < group.values.size(); ++v) {
+    if (inside[v] || demand.of(v) <= 0) continue;
+    ++inputs;
+    read += bytes_of(*group.values[v], demand.of(v));
+  }
+
+  Kernel kernel;
+  const bool library = most >= kOwnKernel;
+  if (library || !compiled) kernel = kernel_of(w, library ? heaviest : root);
+  kernel.cost = work.sum();
+  kernel.cost.bytes_read = read;
+  kernel.cost.bytes_written = written;
+  if (library) {
+    if (compiled) mark_compiled(kernel);
+  } else if (!compiled) {
+    for (const FusedGroup::Node& node : group.nodes)
+      if (w.op(node.op).code == Opcode::k_reduce) kernel.family = KernelFamily::kReduction;
+    if (kernel.family != KernelFamily::kReduction && kernel.cost.flops() > 0)
+      kernel.family = KernelFamily::kElementwise;
+  } else {
+    const FusionShape shape = describer.shape(inputs);
+    kernel.code = w.op(root).code;
+    kernel.shape = shape;
+    kernel.family = shape.columns > 1      ? KernelFamily::kReduction
+                    : shape.operations > 0 ? KernelFamily::kElementwise
+                                           : KernelFamily::kDataMovement;
+    add_dimension_loops(kernel, {&shape.elements, 1});
+    if (widest != nullptr) {
+      const bool tuple = widest->kind == Type::Kind::kTuple && !widest->members.empty();
+      const Type& stored = tuple ? w.type(widest->members[0]) : *widest;
+      add_tensor(kernel, {stored.element, stored.elements, stored.bytes}, 1, true);
+    }
+  }
+  return kernel;
+}
+
+Kernel stated_fusion_kernel(const Workload& w, OpId id, bool compiled, uint32_t* fused) {
+  const OpView fusion = w.view(id);
+  const FunctionId f = fusion.callee();
+  if (!f.valid() || !w.function(f).body.valid()) {
+    Kernel kernel;
+    kernel.code = fusion.code();
+    for (uint32_t i = 0; i < fusion.operand_count(); ++i)
+      kernel.cost.bytes_read += static_cast<double>(fusion.operand_type(i).bytes);
+    for (uint32_t i = 0; i < fusion.result_count(); ++i)
+      kernel.cost.bytes_written += static_cast<double>(fusion.result_type(i).bytes);
+    return kernel;
+  }
+  const Region& body = w.region(w.function(f).body);
+  FusedGroup group;
+  // Values of the body by where they are, views seen through.
+  std::unordered_map<uint32_t, uint32_t> local;
+  const auto value = [&](ValueId v) {
+    const auto [at, added] = local.emplace(v.index, static_cast<uint32_t>(group.values.size()));
+    if (added) group.values.push_back(&w.type(v));
+    return at->second;
+  };
+  const auto store = [&](uint32_t v) {
+    if (std::find(group.stored.begin(), group.stored.end(), v) == group.stored.end())
+      group.stored.push_back(v);
+  };
+  for_each_op(w, body, [&](OpId inner) {
+    const OpView op = w.view(inner);
+    const OpClass kind = op_class(op.code());
+    if (op.code() == Opcode::k_return) {
+      for (uint32_t i = 0; i < op.operand_count(); ++i) {
+        const OpId packed = w.value(op.operand(i)).definition;
+        if (packed.valid() && w.op(packed).code == Opcode::k_tuple)
+          for (ValueId member : w.operands(w.op(packed))) store(value(member));
+        else
+          store(value(op.operand(i)));
+      }
+    } else if (op.code() == Opcode::k_tuple) {
+      return;
+    } else if (kind == OpClass::kView && op.operand_count() == 1 && op.result_count() == 1 &&
+               op.operand_type(0).kind == op.result_type(0).kind) {
+      local[op.result(0).index] = value(op.operand(0));
+    } else if (kind == OpClass::kView && op.operand_count() == op.result_count()) {
+      for (uint32_t i = 0; i < op.result_count(); ++i)
+        local[op.result(i).index] = value(op.operand(i));
+    } else if (kind != OpClass::kConstant) {
+      FusedGroup::Node node;
+      node.op = inner;
+      for (uint32_t i = 0; i < op.operand_count(); ++i)
+        if (!is_constant(w, op.operand(i))) node.inputs.push_back(value(op.operand(i)));
+      for (uint32_t i = 0; i < op.result_count(); ++i) node.outputs.push_back(value(op.result(i)));
+      group.nodes.push_back(std::move(node));
+    }
+  });
+  *fused = std::max<uint32_t>(1, static_cast<uint32_t>(group.nodes.size()));
+  if (group.nodes.empty()) return kernel_of(w, id);
+  return fused_kernel(w, group, compiled);
+}
+
+}  // namespace orrery
