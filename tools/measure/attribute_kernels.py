@@ -8,7 +8,7 @@ launched from CUDA graphs carry no instruction's name, so the two sequences are 
 fusion has one kernel, a copy one or two, a library call one or more, and memsets belong to what
 follows them. An instruction's time `us` runs from the end of the kernel before it, or its own
 start if that is later, to its own end: kernels overlap by a microsecond or two in a graph, and
-times so taken add up to the step. `sm_mhz` is the clock of the case.
+times so taken add up to the step; `alone_us` is how long its kernels ran themselves. `sm_mhz` is the clock of the case.
 """
 import argparse
 import csv
@@ -133,7 +133,7 @@ def main():
             clocks |= {r["case"]: r["sm_mhz"] for r in csv.DictReader(source)}
     with open(options.out, "w", newline="") as sink:
         writer = csv.writer(sink, lineterminator="\n")
-        writer.writerow(["case", "instruction", "us", "kernels", "sm_mhz"])
+        writer.writerow(["case", "instruction", "us", "alone_us", "kernels", "sm_mhz"])
         for file in sorted(os.listdir(options.programs)):
             case = file.removesuffix(".hlo")
             if not file.endswith(".hlo") or case not in clocks:
@@ -149,16 +149,17 @@ def main():
             if cost > 0.5 * len(kernels):
                 print(f"{case} left out: its kernels do not fit its instructions (cost {cost:.1f})", file=sys.stderr)
                 continue
-            times, counts, end = {}, {}, 0.0
+            times, alone, counts, end = {}, {}, {}, 0.0
             for owner, kernel in zip(owners, kernels):
                 start = float(kernel["start_us"])
                 stop = start + float(kernel["dur_us"])
                 times[owner] = times.get(owner, 0) + max(0.0, stop - max(start, end))
+                alone[owner] = alone.get(owner, 0) + stop - start
                 counts[owner] = counts.get(owner, 0) + 1
                 end = max(end, stop)
             for i, (name, _) in enumerate(instructions):
                 if i in times:
-                    writer.writerow([case, name, f"{times[i]:.3f}", counts[i], clocks[case]])
+                    writer.writerow([case, name, f"{times[i]:.3f}", f"{alone[i]:.3f}", counts[i], clocks[case]])
             print(f"{case}: {len(kernels)} kernels, {len(times)} of {len(instructions)} instructions, cost {cost:.1f}",
                   file=sys.stderr)
 

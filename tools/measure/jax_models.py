@@ -428,7 +428,7 @@ def training(loss, weights, *batch):
         def update(p, g, m, v):
             g = g.astype(jnp.float32)
             m, v = 0.9 * m + 0.1 * g, 0.95 * v + 0.05 * g * g
-            return (p.astype(jnp.float32) - 1e-4 * m / (jnp.sqrt(v) + 1e-8)).astype(p.dtype), m, v
+            return (p.astype(jnp.float32) - 1e-6 * m / (jnp.sqrt(v) + 1e-8)).astype(p.dtype), m, v
         leaves, tree = jax.tree.flatten(p)
         out = [update(*x) for x in zip(leaves, jax.tree.leaves(g), jax.tree.leaves(m), jax.tree.leaves(v))]
         p, m, v = (jax.tree.unflatten(tree, [o[i] for o in out]) for i in range(3))
@@ -441,6 +441,10 @@ LLAMA3_8B = dict(layers=32, width=4096, heads=32, kv=8, inner=14336, vocab=12825
 LLAMA3_1B = dict(layers=16, width=2048, heads=32, kv=8, inner=8192, vocab=128256, head=64)
 QWEN_05B = dict(layers=24, width=896, heads=14, kv=2, inner=4864, vocab=151936, head=64)
 MOE_SMALL = dict(layers=12, width=2048, heads=16, kv=4, inner=1024, vocab=32000, experts=32, chosen=4)
+LLAMA3_3B = dict(layers=8, width=3072, heads=24, kv=8, inner=8192, vocab=128256)
+LLAMA_13B = dict(layers=4, width=5120, heads=40, kv=40, inner=13824, vocab=32000)
+LLAMA_70B = dict(layers=2, width=8192, heads=64, kv=8, inner=28672, vocab=32000)
+MIXTRAL = dict(layers=4, width=4096, heads=32, kv=8, inner=14336, vocab=32000, experts=8, chosen=2)
 RESNET = [(256, 3, 1), (512, 4, 2), (1024, 6, 2), (2048, 3, 2)]
 RESNET101 = [(256, 3, 1), (512, 4, 2), (1024, 23, 2), (2048, 3, 2)]
 MOBILENET = [(16, 1, 1), (24, 2, 2), (32, 3, 2), (64, 4, 2), (96, 3, 1), (160, 3, 2), (320, 1, 1)]
@@ -486,6 +490,22 @@ CASES = {
     "convnext_b32_train": lambda: ConvNet("next", 96, CONVNEXT).train(32, 224),
     "dlrm_b2048_infer": lambda: Recommender(26, 1000000, 64, [1024, 512, 256]).infer(2048),
     "lstm_b32_s64_infer": lambda: Recurrent(2, 1024).infer(32, 64),
+    "decoder_3b_8l_b2_s1024_prefill": lambda: Decoder(**LLAMA3_3B).prefill(2, 1024),
+    "decoder_13b_4l_b1_s512_prefill": lambda: Decoder(**LLAMA_13B).prefill(1, 512),
+    "decoder_70b_2l_b8_c2048_decode": lambda: Decoder(**LLAMA_70B).decode(8, 2048),
+    "decoder_13b_4l_b32_c512_decode": lambda: Decoder(**LLAMA_13B).decode(32, 512),
+    "decoder_70b_2l_b4_s1024_prefill": lambda: Decoder(**LLAMA_70B).prefill(4, 1024),
+    "decoder_3b_8l_b1_c4096_decode": lambda: Decoder(**LLAMA3_3B).decode(1, 4096),
+    "mixtral_4l_b4_s512_prefill": lambda: Decoder(**MIXTRAL).prefill(4, 512),
+    "mixtral_4l_b32_c512_decode": lambda: Decoder(**MIXTRAL).decode(32, 512),
+    "vit_h14_8l_b16_infer": lambda: Encoder(8, 1280, 16, 5120, patch=14, classes=1000).infer(16, 224),
+    "bert_small_b64_s128_infer": lambda: Encoder(4, 512, 8, 2048, vocab=30522).infer(64, 128),
+    "dit_12l_b32_infer": lambda: DiffusionTransformer(12, 768, 12).infer(32, 32),
+    "unet_b4_s32_infer": lambda: UNet([192, 384, 768], {1, 2}).infer(4, 32),
+    "resnet50_b8_infer": lambda: ConvNet("bottleneck", 64, RESNET).infer(8, 224),
+    "mobilenet_b256_infer": lambda: ConvNet("inverted", 32, MOBILENET).infer(256, 224),
+    "vit_s16_b128_train": lambda: Encoder(12, 384, 6, 1536, patch=16, classes=1000).train(128, 224),
+    "decoder_3b_8l_b4_s512_train": lambda: Decoder(**LLAMA3_3B).train(4, 512),
 }
 
 # ------------------------------------------------------------------ running

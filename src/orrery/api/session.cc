@@ -98,18 +98,28 @@ PredictAnswer Session::predict(const PredictRequest& request) const {
   kernels.reserve(program.launches.size());
   for (const Launch& launch : program.launches) kernels.push_back(launch.kernel);
   std::vector<Estimate> estimates(kernels.size());
-  predictor->predict(kernels, request.point, estimates);
-  const Composition total =
-      compose(program.launches, estimates, constants.costs, device.idle_power);
+  const bool steady = request.point.regime == OperatingPoint::Regime::kSustained;
+  OperatingPoint cool = request.point;
+  cool.regime = OperatingPoint::Regime::kBurst;
+  predictor->predict(kernels, cool, estimates);
+  const Composition burst = compose(program, estimates, constants.costs);
+  std::vector<double> counts;
+  counts.reserve(kernels.size());
+  for (const Launch& launch : program.launches) counts.push_back(launch.count);
+  std::vector<Estimate> settled = estimates;
+  const StepState state = predictor->settle(kernels, counts, burst.step.value - burst.kernels,
+                                            request.point.clock, settled);
+  if (steady) estimates = std::move(settled);
+  const Composition total = steady ? compose(program, estimates, constants.costs) : burst;
 
   PredictAnswer answer;
   answer.kernel_model = predictor->name();
   answer.latency_s = total.step.value.value;
   answer.latency_low_s = total.step.low.value;
   answer.latency_high_s = total.step.high.value;
-  answer.single_call_s = total.single_call.value.value;
+  answer.single_call_s = burst.single_call.value.value;
   answer.energy_known = device.power_limit.value > 0;
-  answer.energy_j = answer.energy_known ? total.energy.value : 0;
+  answer.energy_j = answer.energy_known ? state.energy.value : 0;
   answer.launches = total.launches;
 
   answer.gaps = program.gaps;
@@ -145,8 +155,8 @@ PredictAnswer Session::predict(const PredictRequest& request) const {
   std::stable_sort(
       answer.kernels.begin(), answer.kernels.end(),
       [](const KernelSummary& a, const KernelSummary& b) { return a.time_s > b.time_s; });
-  if (total.host > total.kernels + total.gaps)
-    seconds_by_cause["waiting for the host"] = (total.host - total.kernels - total.gaps).value;
+  if (total.host > total.device())
+    seconds_by_cause["waiting for the host"] = (total.host - total.device()).value;
   seconds_by_cause["launch gaps"] = total.gaps.value;
   answer.breakdown.assign(seconds_by_cause.begin(), seconds_by_cause.end());
   std::stable_sort(answer.breakdown.begin(), answer.breakdown.end(),
@@ -178,6 +188,8 @@ PredictAnswer Session::predict(const PredictRequest& request) const {
        constants.version.empty() ? request.stack : request.stack + " " + constants.version},
       {"kernel_model", answer.kernel_model},
       {"regime", request.point.regime == OperatingPoint::Regime::kBurst ? "burst" : "sustained"}};
+  if (steady && state.clock.value > 0 && request.point.clock.value <= 0)
+    answer.provenance.emplace_back("step_mhz", fmt::format("{:.0f}", state.clock.value / 1e6));
   if (request.point.clock.value > 0)
     answer.provenance.emplace_back("sm_mhz", fmt::format("{}", request.point.clock.value / 1e6));
   if (!request.fit.empty()) answer.provenance.emplace_back("fit", request.fit);

@@ -28,7 +28,8 @@ struct PredictRequest : ModelChoice {
   std::string device;    ///< A catalogue name, or a YAML file.
   std::vector<Override> overrides;
   std::string stack = "xla";
-  OperatingPoint point;
+  /// Sustained: the clock that the step's mean power allows; burst: the full one.
+  OperatingPoint point = {OperatingPoint::Regime::kSustained, {}};
   ReadOptions read;
   bool list_launches = false;  ///< Fill PredictAnswer::launch_rows.
 };

@@ -18,6 +18,7 @@ class PredictCommand final : public Command {
     app.add_option("--stack", stack_, "The software that runs it (see 'orrery models')")
         ->type_name("STACK")
         ->capture_default_str();
+    model_.regime = "sustained";
     model_.declare(app);
     app.add_option("--top", most_, "Kernels to list")
         ->check(CLI::Range(0, 100000))

@@ -45,6 +45,12 @@ struct Explanation {
   std::string bound;  ///< "compute", "memory", "special functions", "latency"
 };
 
+/// Where a step of many kernels settles when it is run again and again.
+struct StepState {
+  Hertz clock;  ///< 0: not known, and times are as they were.
+  Joules energy;
+};
+
 /// A kernel model bound to one device and stack. Thread-safe; the same question has the
 /// same answer.
 class Predictor {
@@ -55,6 +61,16 @@ class Predictor {
   /// Estimates for a batch of kernels, launch gaps left out.
   virtual void predict(std::span<const Kernel> kernels, OperatingPoints points,
                        std::span<Estimate> estimates) const = 0;
+  /// Moves the times of a step's kernels, each run `counts` times, from those of a cool burst to
+  /// the clock that the step's mean power allows; `idle` is what the step takes beside them. With a
+  /// clock that somebody fixed, times stay and the energy is that of the clock.
+  virtual StepState settle(std::span<const Kernel> kernels, std::span<const double> counts,
+                           Seconds idle, Hertz fixed_clock, std::span<Estimate> estimates) const {
+    (void)kernels, (void)idle, (void)fixed_clock;
+    StepState state;
+    for (size_t i = 0; i < estimates.size(); ++i) state.energy += estimates[i].joules * counts[i];
+    return state;
+  }
   virtual Explanation explain(const Kernel& kernel, const OperatingPoint& point) const = 0;
   /// What this device or kernel lacks for a sound answer, for `gaps`.
   virtual std::vector<std::string> gaps(const Kernel& kernel) const = 0;

@@ -330,6 +330,7 @@ class OperatorBuilder {
     shape.inputs = small(P::k_inputs);
     shape.outputs = small(P::k_outputs);
     shape.reductions = small(P::k_reductions);
+    shape.pieces = small(P::k_pieces);
     shape.does = static_cast<uint8_t>(std::min<int64_t>(p_.size(P::k_does, 0), 255));
     begin(Opcode::k_fusion);
     kernel_.family = shape.columns > 1 ? KernelFamily::kReduction : KernelFamily::kElementwise;
@@ -549,10 +550,10 @@ constexpr std::array kOperators = {
              [](Builder& b) { b.fused_gemm(); }},
     Operator{"fusion",
              "elements, read, written (bytes), flops, special, operations, inputs, outputs, rows, "
-             "columns, inner, reductions, run, does: what a compiler wrote one kernel for",
+             "columns, inner, reductions, pieces, run, does: what a compiler wrote one kernel for",
              parameter_set({P::k_elements, P::k_read, P::k_written, P::k_flops, P::k_special,
                             P::k_operations, P::k_inputs, P::k_outputs, P::k_rows, P::k_columns,
-                            P::k_inner, P::k_reductions, P::k_run, P::k_does}),
+                            P::k_inner, P::k_reductions, P::k_pieces, P::k_run, P::k_does}),
              [](Builder& b) { b.fusion(); }},
     Operator{"grouped_gemm",
              "experts, tokens, n, k, skew (0): rows of expert i fall as (i+1)^-skew",

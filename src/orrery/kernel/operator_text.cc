@@ -107,6 +107,7 @@ std::optional<OperatorText> fusion(const Kernel& kernel, const FusionShape& f) {
     members.add("rows", f.rows).add("columns", f.columns).add("inner", f.inner);
     members.add("reductions", static_cast<double>(f.reductions));
   }
+  members.add("pieces", static_cast<double>(f.pieces));
   members.add("run", f.run).add("does", static_cast<double>(f.does));
   return OperatorText{"fusion", user_name(kernel.tensors[0].element), members.text()};
 }

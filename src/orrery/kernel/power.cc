@@ -16,6 +16,10 @@ constexpr double kLowestRatio = 0.25;
 
 }  // namespace
 
+PowerTerms operator*(const PowerTerms& t, double times) {
+  return {t.time * times, t.core_time * times, t.busy * times, t.core * times, t.memory * times};
+}
+
 PowerTerms& PowerTerms::operator+=(const PowerTerms& other) {
   time += other.time;
   core_time += other.core_time;

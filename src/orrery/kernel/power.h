@@ -63,6 +63,7 @@ struct PowerTerms {
 
   PowerTerms& operator+=(const PowerTerms& other);
 };
+PowerTerms operator*(const PowerTerms& terms, double times);
 
 /// Where a device runs its work.
 struct PowerState {

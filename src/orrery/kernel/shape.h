@@ -83,14 +83,14 @@ struct FusionShape {
     kGathers = 4,
     kScatters = 8,
     kWindows = 16,  ///< Reduces windows that may overlap.
-    kConcatenates = 32,
-    kSlices = 64,  ///< Or pads.
+    kSlices = 32,   ///< Or pads.
   };
   int64_t elements = 1;                      ///< Of the largest tensor inside.
   int64_t rows = 1, columns = 1, inner = 1;  ///< Of the largest reduction; 1 column: there is none.
   int64_t run = 0;          ///< Bytes side by side where a transposition reads; 0: there is none.
   uint16_t operations = 0;  ///< That compute.
   uint16_t inputs = 0, outputs = 0, reductions = 0;
+  uint16_t pieces = 0;  ///< That a concatenation puts together.
   uint8_t does = 0;
   bool operator==(const FusionShape&) const = default;
 };

@@ -12,19 +12,27 @@ namespace orrery {
 struct Composition {
   TimeInterval step;         ///< Back to back: the longer of the device's and the host's time.
   TimeInterval single_call;  ///< One call and a wait for it.
-  Joules energy;
-  Seconds kernels;  ///< Σ count · kernel time.
-  Seconds gaps;     ///< Σ count · launch gap.
-  Seconds host;     ///< Σ count · dispatch.
+  Seconds kernels;           ///< Σ count · kernel time.
+  Seconds gaps;              ///< Of the device, between kernels, graphs and calls.
+  Seconds host;              ///< Of the host for one call.
   double launches = 0;
+
+  Seconds device() const { return kernels + gaps; }
 };
 
-/// T = max(Σ nᵢ·(tᵢ + gap), Σ nᵢ·dispatch). The interval treats repeats of one
+/// T = max(device, host): queued back to back, the slower of the two is never waited for.
+///   device = call_gap + Σ nᵢ·(tᵢ + gapᵢ), gapᵢ that of kernels queued one by one or, once a
+///   graph, of graphs;
+///   host = call + arguments · argument + Σ nᵢ·hostᵢ, hostᵢ dispatch (and library), or
+///   graph_node + donated share · graph_update.
+/// A single call queues in program order, each kernel or graph as soon as the host is through
+/// with it, and waits for the last. The interval treats repeats of one
 /// kernel, and what loads on a shared factor, as erring together, and the own
 /// errors of different kernels as independent:
 ///   σ² = Σᵢ (nᵢ·tᵢ·ownᵢ)² + Σ_family (Σ_{i in it} nᵢ·tᵢ·loadᵢ)² + Σ_factor (Σᵢ nᵢ·tᵢ·loadᵢ)²
-///        + (T·structure)².
-Composition compose(std::span<const Launch> launches, std::span<const Estimate> estimates,
-                    const LaunchCosts& costs, Watts idle_power);
+///        + (T·structure)²;
+/// the host's time has its own, host_spread.
+Composition compose(const Program& program, std::span<const Estimate> estimates,
+                    const LaunchCosts& costs);
 
 }  // namespace orrery

@@ -62,8 +62,11 @@ double elements_of(const Type& type) {
 /// needed once, as far as they go.
 class Demand {
  public:
-  Demand(const Workload& w, const FusedGroup& group) : w_(w), needed_(group.values.size(), 0) {
-    for (uint32_t v : group.stored) needed_[v] = elements(group, v);
+  Demand(const Workload& w, const FusedGroup& group)
+      : w_(w), needed_(group.values.size(), 0), update_(group.values.size(), kWhole) {
+    find_updates(group);
+    for (uint32_t v : group.stored)
+      needed_[v] = elements(group, update_[v] == kWhole ? v : update_[v]);
     for (size_t n = group.nodes.size(); n-- > 0;) {
       const FusedGroup::Node& node = group.nodes[n];
       double wanted = 0;
@@ -75,10 +78,32 @@ class Demand {
       }
     }
   }
-  /// Elements of a value.
+  /// Elements of a value; of one that is updated in place, those of the update.
   double of(uint32_t value) const { return needed_[value]; }
 
  private:
+  static constexpr uint32_t kWhole = UINT32_MAX;
+
+  /// A buffer that comes from outside and goes out again with a part of it overwritten stays
+  /// where it is, unless the kernel reads the result as well.
+  void find_updates(const FusedGroup& group) {
+    std::vector<bool> inside(group.values.size(), false), read(group.values.size(), false);
+    for (const FusedGroup::Node& node : group.nodes) {
+      for (uint32_t v : node.outputs) inside[v] = true;
+      for (uint32_t v : node.inputs) read[v] = true;
+    }
+    for (const FusedGroup::Node& node : group.nodes) {
+      const Op& op = w_.op(node.op);
+      const bool scatters = op.code == Opcode::k_scatter;
+      if ((op.code != Opcode::k_dynamic_update_slice && !scatters) || node.outputs.size() != 1 ||
+          node.inputs.size() < 2 ||
+          elements(group, node.inputs[0]) != elements(group, node.outputs[0]))
+        continue;
+      if (!inside[node.inputs[0]] && !read[node.outputs[0]])
+        update_[node.outputs[0]] = scatters ? node.inputs.back() : node.inputs[1];
+    }
+  }
+
   static double elements(const FusedGroup& group, uint32_t value) {
     return elements_of(*group.values[value]);
   }
@@ -102,8 +127,8 @@ class Demand {
     switch (op.code()) {
       case Opcode::k_dynamic_update_slice:
       case Opcode::k_scatter:
-        // What is not updated stays where it is.
-        return i == 0 ? 0 : std::min(whole, wanted);
+        if (i == 0 && update_[node.outputs[0]] != kWhole) return 0;
+        return std::min(whole, wanted);
       case Opcode::k_broadcast:
       case Opcode::k_broadcast_in_dim: {
         const double out = node.outputs.empty() ? 0 : elements(group, node.outputs[0]);
@@ -116,18 +141,8 @@ class Demand {
 
   const Workload& w_;
   std::vector<double> needed_;
+  std::vector<uint32_t> update_;  ///< Of a value updated in place, what is written into it.
 };
-
-/// Elements that an operation really writes: of an update in place, the update.
-double written_elements(const Workload& w, const FusedGroup& group, const FusedGroup::Node& node,
-                        uint32_t value) {
-  const Opcode code = w.op(node.op).code;
-  const size_t update = code == Opcode::k_dynamic_update_slice ? 1
-                        : code == Opcode::k_scatter            ? node.inputs.size() - 1
-                                                               : 0;
-  const uint32_t written = update > 0 && update < node.inputs.size() ? node.inputs[update] : value;
-  return elements_of(*group.values[written]);
-}
 
 double bytes_of(const Type& type, double elements) {
   const double whole = elements_of(type);
@@ -211,7 +226,7 @@ class FusionDescriber {
         return;
       }
       case Opcode::k_concatenate:
-        shape_.does |= FusionShape::kConcatenates;
+        shape_.pieces = std::max(shape_.pieces, counted(op.operand_count()));
         return;
       case Opcode::k_dynamic_update_slice:
         shape_.does |= FusionShape::kUpdates;
@@ -296,7 +311,7 @@ Kernel fused_kernel(const Workload& w, const FusedGroup& group, bool compiled) {
       const double whole = elements_of(*group.values[v]);
       share = std::max(share, whole > 0 ? demand.of(v) / whole : 0);
       if (std::find(group.stored.begin(), group.stored.end(), v) == group.stored.end()) continue;
-      written += bytes_of(*group.values[v], written_elements(w, group, node, v));
+      written += bytes_of(*group.values[v], demand.of(v));
       if (widest == nullptr || group.values[v]->bytes > widest->bytes) widest = group.values[v];
     }
     Cost c = cost(w, node.op);
@@ -322,6 +337,8 @@ Kernel fused_kernel(const Workload& w, const FusedGroup& group, bool compiled) {
   const bool library = most >= kOwnKernel;
   if (library || !compiled) kernel = kernel_of(w, library ? heaviest : root);
   kernel.cost = work.sum();
+  // Compilers widen what is narrower than 32 bits before they compute with it.
+  if (compiled) kernel.cost.vector_type = ElementType::kF32;
   kernel.cost.bytes_read = read;
   kernel.cost.bytes_written = written;
   if (library) {

@@ -198,6 +198,33 @@ void plan_arguments(const Workload& w, MemoryPlan& memory) {
 
 }  // namespace
 
+void count_arguments(const Workload& w, Program& program) {
+  const auto& arguments = w.function(w.entry()).arguments;
+  double donated = 0;
+  for (const ArgumentInfo& a : arguments) donated += a.donated || a.aliased_output >= 0 ? 1 : 0;
+  program.argument_count = static_cast<double>(arguments.size());
+  if (donated > 0) program.donated_share = donated / program.argument_count;
+}
+
+/// Gives numbers, from `next` on, to the graphs that a region's launches are captured into: runs
+/// of what can be captured and runs equally often.
+void capture(uint32_t fewest, std::vector<Launch>& launches, uint32_t& next) {
+  const auto capturable = [](const Launch& launch) {
+    return launch.kernel.family != KernelFamily::kConvolution;
+  };
+  for (size_t i = 0; i < launches.size();) {
+    size_t end = i;
+    while (end < launches.size() && capturable(launches[end]) &&
+           launches[end].count == launches[i].count)
+      ++end;
+    if (fewest > 0 && end - i >= fewest) {
+      for (size_t k = i; k < end; ++k) launches[k].graph = next;
+      ++next;
+    }
+    i = std::max(end, i + 1);
+  }
+}
+
 Program lower(const Workload& w, const Device& device, const FusionRules& stack_rules) {
   FusionRules rules = stack_rules;
   if (w.format() == "hlo") {
@@ -217,6 +244,7 @@ Program lower(const Workload& w, const Device& device, const FusionRules& stack_
   std::vector<FunctionId> functions = counts.functions();
   std::reverse(functions.begin(), functions.end());
   std::vector<std::vector<Launch>> launches;
+  uint32_t next_graph = 1;
   for (FunctionId f : functions) {
     launches.emplace_back();
     const Function& function = w.function(f);
@@ -241,13 +269,17 @@ Program lower(const Workload& w, const Device& device, const FusionRules& stack_
       region_temporaries[regions[i].first.index] =
           graph.peak_temporaries(temporaries, region_temporaries);
     }
-    for (auto& l : by_region) std::move(l.begin(), l.end(), std::back_inserter(launches.back()));
+    for (auto& l : by_region) {
+      capture(rules.fewest_in_graph, l, next_graph);
+      std::move(l.begin(), l.end(), std::back_inserter(launches.back()));
+    }
     temporaries[f.index] = region_temporaries[function.body.index];
   }
   for (size_t i = launches.size(); i-- > 0;)
     std::move(launches[i].begin(), launches[i].end(), std::back_inserter(program.launches));
   program.memory.temporaries = temporaries[w.entry().index];
   plan_arguments(w, program.memory);
+  count_arguments(w, program);
 
   program.communicates = has_collectives;
   if (has_collectives)

@@ -18,17 +18,31 @@ struct FusionRules {
   bool duplicate_cheap = false;       ///< Cheap producers are computed again in each consumer.
   bool broadcasts_are_views = false;  ///< Consumers index the small tensor instead.
   bool transposes_fold_into_dots = false;
-  bool arguments_are_immutable = false;   ///< Updating one that was not donated copies it first.
-  bool inline_small_calls = false;        ///< Small functions fuse with what surrounds them.
+  bool arguments_are_immutable = false;  ///< Updating one that was not donated copies it first.
+  bool inline_small_calls = false;       ///< Small functions fuse with what surrounds them.
+  /// Launches that follow one another, so many at least, are captured into a graph and queued
+  /// together, convolutions by library left out; 0: none are.
+  uint32_t fewest_in_graph = 0;
   bool compiled = false;                  ///< Kernels are the compiler's own, libraries' by trial.
   bool single_precision_as_tf32 = false;  ///< fp32 products run in TF32 where the device has it.
 };
 
-/// What running a launch costs beside its kernel.
+/// What running a program costs beside its kernels.
 struct LaunchCosts {
-  Seconds gap;       ///< Device time between kernels queued back to back.
-  Seconds dispatch;  ///< Host time to queue one kernel.
-  Seconds call;      ///< Host time of one call of the program and the wait for it.
+  // Of the device, where one kernel follows another:
+  Seconds gap;        ///< Between kernels queued one by one.
+  Seconds graph_gap;  ///< Before a graph's first kernel.
+  Seconds call_gap;   ///< Between calls.
+  // Of the host, for a call:
+  Seconds dispatch;      ///< To queue one kernel.
+  Seconds library;       ///< To queue a library's call that no graph can hold, beyond `dispatch`.
+  Seconds graph_node;    ///< For each kernel of a graph.
+  Seconds graph_update;  ///< … more, for each, where all arguments are new buffers at every call.
+  Seconds call;          ///< To enter the program at all.
+  Seconds argument;      ///< For each argument.
+  Seconds wait;          ///< From the end of the device's work until the caller knows.
+  /// How far hosts differ: a spread of ln(host time).
+  double host_spread = 0;
   /// How far the true set of kernels may be from the lowered one, as a spread of
   /// ln(true / predicted) that all kernels of a program share.
   double structure_spread = 0;
@@ -57,6 +71,7 @@ struct Launch {
   Kernel kernel;
   double count = 1;
   OpId op;             ///< The operation it is named after.
+  uint32_t graph = 0;  ///< The graph that holds it; 0: it is queued by itself.
   uint32_t fused = 1;  ///< Operations in it.
 };
 
@@ -73,6 +88,8 @@ struct MemoryPlan {
 struct Program {
   std::vector<Launch> launches;
   MemoryPlan memory;
+  double argument_count = 0;
+  double donated_share = 0;   ///< Of the arguments, what the caller gives away: new at every call.
   bool communicates = false;  ///< Holds collectives: one device's part of a larger program.
   std::vector<std::string> gaps;
 };

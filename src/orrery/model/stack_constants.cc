@@ -44,10 +44,20 @@ StackConstants load_stack_constants(const std::string& data_folder, const std::s
   StackConstants constants;
   constants.version = root["version"] ? root["version"].as<std::string>() : "";
   constants.measured_on = root["measured_on"] ? root["measured_on"].as<std::string>() : "";
-  constants.costs.gap = Seconds(cited(root, "gap", Dimension::kTime, path));
-  constants.costs.dispatch = Seconds(cited(root, "dispatch", Dimension::kTime, path));
-  constants.costs.call = Seconds(cited(root, "call", Dimension::kTime, path));
-  constants.costs.structure_spread = cited(root, "structure_spread", Dimension::kCount, path);
+  LaunchCosts& c = constants.costs;
+  const std::pair<const char*, Seconds*> times[] = {{"gap", &c.gap},
+                                                    {"graph_gap", &c.graph_gap},
+                                                    {"call_gap", &c.call_gap},
+                                                    {"dispatch", &c.dispatch},
+                                                    {"library", &c.library},
+                                                    {"graph_node", &c.graph_node},
+                                                    {"graph_update", &c.graph_update},
+                                                    {"call", &c.call},
+                                                    {"argument", &c.argument},
+                                                    {"wait", &c.wait}};
+  for (const auto& [key, time] : times) *time = Seconds(cited(root, key, Dimension::kTime, path));
+  c.host_spread = cited(root, "host_spread", Dimension::kCount, path);
+  c.structure_spread = cited(root, "structure_spread", Dimension::kCount, path);
   return constants;
 }
 

@@ -14,6 +14,7 @@ class TorchEager final : public Stack {
             .transposes_fold_into_dots = true,
             .arguments_are_immutable = false,
             .inline_small_calls = false,
+            .fewest_in_graph = 0,
             .compiled = false,
             .single_precision_as_tf32 = false};
   }

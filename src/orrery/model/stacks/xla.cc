@@ -14,6 +14,7 @@ class Xla final : public Stack {
             .transposes_fold_into_dots = true,
             .arguments_are_immutable = true,
             .inline_small_calls = true,
+            .fewest_in_graph = 5,
             .compiled = true,
             .single_precision_as_tf32 = true};
   }
