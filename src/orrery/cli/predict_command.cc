@@ -5,6 +5,7 @@
 
 #include "orrery/base/output_file.h"
 #include "orrery/cli/command.h"
+#include "orrery/report/perfetto.h"
 #include "orrery/report/text.h"
 
 namespace orrery {
@@ -27,6 +28,8 @@ class PredictCommand final : public Command {
                    "Write every launch to this CSV, in order, as rows that 'kernel' takes")
         ->type_name("FILE");
     app.add_flag("--must-fit", must_fit_, "Exit with 4 when the device's memory is too small");
+    app.add_option("--perfetto", perfetto_, "Write the timeline as a trace for ui.perfetto.dev")
+        ->type_name("FILE");
     declare_json(app);
     app.footer(
         "Examples:\n  orrery predict model.mlir --on h200\n"
@@ -44,12 +47,10 @@ class PredictCommand final : public Command {
     request.point = model_.point();
     request.read = workload_.resolved();
     request.list_launches = !kernels_.empty();
+    request.timeline = !perfetto_.empty();
     const PredictAnswer answer = Session().predict(request);
-    if (request.list_launches) {
-      OutputFile out(kernels_);
-      out.write(launches_csv(answer));
-      out.commit();
-    }
+    if (request.list_launches) write_file(kernels_, launches_csv(answer));
+    if (!perfetto_.empty()) write_file(perfetto_, perfetto_trace(answer, request));
     if (json_)
       fmt::print("{}\n", to_json(answer, request));
     else
@@ -63,10 +64,17 @@ class PredictCommand final : public Command {
   }
 
  private:
+  static void write_file(const std::string& path, const std::string& text) {
+    OutputFile out(path);
+    out.write(text);
+    out.commit();
+  }
+
   WorkloadOptions workload_;
   DeviceOptions device_;
   ModelOptions model_;
   std::string stack_ = "xla";
+  std::string perfetto_;
   size_t most_ = 12;
   std::string kernels_;
   bool must_fit_ = false;
