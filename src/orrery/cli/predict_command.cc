@@ -5,6 +5,7 @@
 
 #include "orrery/base/output_file.h"
 #include "orrery/cli/command.h"
+#include "orrery/report/html.h"
 #include "orrery/report/perfetto.h"
 #include "orrery/report/text.h"
 
@@ -30,6 +31,8 @@ class PredictCommand final : public Command {
     app.add_flag("--must-fit", must_fit_, "Exit with 4 when the device's memory is too small");
     app.add_option("--perfetto", perfetto_, "Write the timeline as a trace for ui.perfetto.dev")
         ->type_name("FILE");
+    app.add_option("--html", html_, "Write a page with plots and tables of everything predicted")
+        ->type_name("FILE");
     declare_json(app);
     app.footer(
         "Examples:\n  orrery predict model.mlir --on h200\n"
@@ -47,10 +50,11 @@ class PredictCommand final : public Command {
     request.point = model_.point();
     request.read = workload_.resolved();
     request.list_launches = !kernels_.empty();
-    request.timeline = !perfetto_.empty();
+    request.timeline = !perfetto_.empty() || !html_.empty();
     const PredictAnswer answer = Session().predict(request);
-    if (request.list_launches) write_file(kernels_, launches_csv(answer));
+    if (!kernels_.empty()) write_file(kernels_, launches_csv(answer));
     if (!perfetto_.empty()) write_file(perfetto_, perfetto_trace(answer, request));
+    if (!html_.empty()) write_file(html_, html_report(answer, request));
     if (json_)
       fmt::print("{}\n", to_json(answer, request));
     else
@@ -74,9 +78,8 @@ class PredictCommand final : public Command {
   DeviceOptions device_;
   ModelOptions model_;
   std::string stack_ = "xla";
-  std::string perfetto_;
   size_t most_ = 12;
-  std::string kernels_;
+  std::string kernels_, perfetto_, html_;
   bool must_fit_ = false;
 };
 
