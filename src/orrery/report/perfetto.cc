@@ -15,10 +15,13 @@ namespace {
 enum Process : int { kDevice = 1, kHost = 2 };
 enum Track : int { kStep = 1, kParts = 2, kStream = 3, kQueue = 4 };
 
-/// Nanoseconds: starts and ends are rounded apart, so that what touches still touches.
+/// Starts and ends are rounded apart, so that what touches still touches.
 int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
 
-std::string microseconds(int64_t ns) { return fmt::format("{}.{:03}", ns / 1000, ns % 1000); }
+/// Perfetto reads a number of microseconds as a double, multiplies by 1000 and cuts off the
+/// rest, then drops slices that overlap: three tenths of a nanosecond more than a whole
+/// number is that number, cut off or rounded.
+std::string microseconds(int64_t ns) { return fmt::format("{}.{:03}3", ns / 1000, ns % 1000); }
 
 class Trace {
  public:

@@ -37,9 +37,9 @@ std::vector<Json> track(const Json& trace, const std::string& name) {
   return slices;
 }
 
-/// Whole nanoseconds, in which the times are exact.
+/// As Perfetto reads it: CoerceToTs in its json_utils.cc.
 int64_t nanoseconds(const Json& microseconds) {
-  return std::llround(microseconds.get<double>() * 1e3);
+  return static_cast<int64_t>(microseconds.get<double>() * 1000.0);
 }
 int64_t start_ns(const Json& slice) { return nanoseconds(slice.at("ts")); }
 int64_t end_ns(const Json& slice) { return start_ns(slice) + nanoseconds(slice.at("dur")); }
@@ -134,10 +134,21 @@ TEST(PerfettoTest, FoldedLaunchesSayTheirCount) {
   const auto stream = track(trace, "stream 0");
   ASSERT_EQ(stream.size(), 2u);
   EXPECT_EQ(stream[1].at("args").at("count"), 4);
-  EXPECT_EQ(stream[1].at("ts"), 2.5);
-  EXPECT_EQ(stream[1].at("dur"), 4.0);
+  EXPECT_EQ(start_ns(stream[1]), 2500);
+  EXPECT_EQ(end_ns(stream[1]), 6500);
   EXPECT_THAT(trace.at("otherData").at("note").get<std::string>(),
               testing::HasSubstr("It has 5 launches"));
+}
+
+TEST(PerfettoTest, SlicesThatTouchAreReadAsTouching) {
+  // 1.001 · 1000 is 1000.99… as a double, so that 1001 ns would be read as 1000.
+  PredictAnswer answer = small_answer();
+  answer.timeline.launches = {{0, 1, 1, 2e-6, 3e-6, 0, 1.001e-6},
+                              {0, 1, 1, 4e-6, 5e-6, 1.001e-6, 2e-6}};
+  const Json trace = Json::parse(perfetto_trace(answer, request_for("w", "xla")));
+  const auto host = track(trace, "dispatch");
+  EXPECT_EQ(end_ns(host[0]), 1001);
+  EXPECT_EQ(start_ns(host[1]), 1001);
 }
 
 TEST(PerfettoTest, NamesAreText) {
