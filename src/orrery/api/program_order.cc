@@ -50,16 +50,8 @@ class Walk {
 
  private:
   void find_regions() {
-    // Inner regions come after those that hold them, and overwrite.
-    std::vector<std::pair<uint32_t, uint32_t>> by_start;
-    for (uint32_t r = 0; r < w_.regions().size(); ++r)
-      by_start.emplace_back(w_.regions()[r].first_op, r);
-    std::stable_sort(by_start.begin(), by_start.end(), [&](const auto& a, const auto& b) {
-      if (a.first != b.first) return a.first < b.first;
-      return w_.regions()[a.second].end_op > w_.regions()[b.second].end_op;
-    });
     region_of_.assign(w_.ops().size(), UINT32_MAX);
-    for (const auto& [start, r] : by_start)
+    for (uint32_t r = 0; r < w_.regions().size(); ++r)
       for_each_op(w_, w_.regions()[r], [&](OpId op) { region_of_[op.index] = r; });
   }
 

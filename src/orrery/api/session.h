@@ -32,7 +32,7 @@ struct PredictRequest : ModelChoice {
   OperatingPoint point;
   ReadOptions read;
   bool list_launches = false;  ///< Fill PredictAnswer::launch_rows.
-  bool timeline = false;  ///< Whether the answer's timeline is wanted.
+  bool timeline = false;       ///< Whether the answer's timeline is wanted.
 };
 
 /// Kernels alike in every respect, together.

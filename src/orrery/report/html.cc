@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "orrery/report/json_text.h"
