@@ -113,7 +113,9 @@ class Walk {
     if (--visits_left_ < 0 || total_left_ <= 0) return;
     std::map<std::string, int> calls;
     // References into an unordered map stay valid while it grows.
+    const bool is_entry = region == w_.function(w_.entry()).body;
     for (const Event& event : events(region)) {
+      if (is_entry) step_ = event.op;
       if (!event.bodies.empty()) {
         const uint32_t inner = part_of_body(event, part, calls);
         const double times = order_.folded ? 1 : event.times;
@@ -136,7 +138,7 @@ class Walk {
   }
 
   void emit(uint32_t launch, uint32_t part, double count) {
-    order_.launches.push_back({launch, part, count});
+    order_.launches.push_back({launch, part, count, step_});
     left_[launch] -= count;
     total_left_ -= count;
   }
@@ -182,6 +184,7 @@ class Walk {
   /// Branches that are not taken run nothing, but their loops and calls would be followed
   /// however often they say. What is not reached within this is placed at the end.
   double visits_left_ = 0;
+  OpId step_;
   std::vector<uint32_t> region_of_;
   std::unordered_map<uint32_t, std::deque<uint32_t>> queues_;    ///< Launches by their operation.
   std::unordered_map<uint32_t, std::vector<uint32_t>> anchors_;  ///< Where those run.

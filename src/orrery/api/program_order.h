@@ -37,6 +37,7 @@ struct OrderedLaunch {
   uint32_t launch = 0;  ///< Which of the program's.
   uint32_t part = 0;    ///< Of the model that it belongs to.
   double count = 1;     ///< How often in a row; 1 unless the order is folded.
+  OpId step;            ///< The operation directly in the entry's body that runs it.
 };
 
 struct ProgramOrder {

@@ -85,6 +85,11 @@ TEST(ProgramOrderTest, FollowsCallsAndUnrollsLoops) {
               ElementsAre("tanh at ", "sine at /layer", "sqrt at /layer", "sine at /layer #2",
                           "sqrt at /layer #2", "cosine at /loop of 3", "cosine at /loop of 3",
                           "cosine at /loop of 3", "negate at "));
+  std::vector<Opcode> steps;
+  for (const OrderedLaunch& l : order.launches) steps.push_back(w.op(l.step).code);
+  EXPECT_THAT(steps, ElementsAre(Opcode::k_tanh, Opcode::k_call, Opcode::k_call, Opcode::k_call,
+                                 Opcode::k_call, Opcode::k_while, Opcode::k_while, Opcode::k_while,
+                                 Opcode::k_negate));
 }
 
 TEST(ProgramOrderTest, FoldsWhatIsTooLong) {

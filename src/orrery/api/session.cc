@@ -165,7 +165,7 @@ PredictAnswer Session::predict(const PredictRequest& request) const {
                                      .estimates = estimates,
                                      .names = launch_names,
                                      .bounds = launch_bounds,
-                                     .held_bytes = {},
+                                     .held = {},
                                      .costs = constants.costs,
                                      .step_s = answer.latency_s,
                                      .device = device});

@@ -121,6 +121,32 @@ std::vector<PartTree::Part> used_parts(ProgramOrder& order) {
   return kept;
 }
 
+void add_memory(const TimelineInput& in, const ProgramOrder& order, Timeline& timeline) {
+  if (in.held.empty()) return;
+  std::vector<std::pair<uint32_t, size_t>> by_op;  // the steps, as the file writes them
+  for (size_t s = 0; s < in.held.size(); ++s) by_op.emplace_back(in.held[s].op.index, s);
+  std::sort(by_op.begin(), by_op.end());
+  std::vector<double> seconds(in.held.size());
+  for (size_t i = 0; i < timeline.launches.size(); ++i) {
+    const double next =
+        i + 1 < timeline.launches.size() ? timeline.launches[i + 1].start_s : timeline.step_end_s;
+    // A kernel is part of the step that ends with it or next after it.
+    const auto at = std::lower_bound(by_op.begin(), by_op.end(),
+                                     std::pair(order.launches[i].step.index, size_t{0}));
+    seconds[at == by_op.end() ? by_op.back().second : at->second] +=
+        next - timeline.launches[i].start_s;
+  }
+  double time = timeline.step_start_s;
+  for (size_t s = 0; s < in.held.size(); ++s) {
+    std::vector<HeldMemory>& memory = timeline.memory;
+    if (!memory.empty() && memory.back().time_s == time)
+      memory.back().bytes = std::max(memory.back().bytes, in.held[s].bytes);
+    else
+      memory.push_back({time, in.held[s].bytes});
+    time += seconds[s];
+  }
+}
+
 }  // namespace
 
 Timeline make_timeline(const TimelineInput& in) {
@@ -144,10 +170,9 @@ Timeline make_timeline(const TimelineInput& in) {
     const OrderedLaunch& l = order.launches[i];
     timeline.launches.push_back({kernel_of[l.launch], l.part, l.count, placed[i].start_s,
                                  placed[i].end_s, placed[i].host_start_s, placed[i].host_end_s});
-    if (!in.held_bytes.empty())
-      timeline.memory.push_back({placed[i].start_s, in.held_bytes[l.launch]});
   }
   add_roofs(in, timeline);
+  add_memory(in, order, timeline);
   return timeline;
 }
 

@@ -33,8 +33,8 @@ struct TimelineLaunch {
   double host_start_s = 0, host_end_s = 0;  ///< Its dispatch.
 };
 
-/// What is held from `time_s` on, until the next point.
-struct MemoryPoint {
+/// What is held from `time_s` on, until the next.
+struct HeldMemory {
   double time_s = 0;
   double bytes = 0;
 };
@@ -53,14 +53,20 @@ struct Timeline {
   std::vector<TimelineLaunch> launches;
   bool folded = false;  ///< Loops and calls are shown once, with counts.
   double step_start_s = 0, step_end_s = 0;
-  std::vector<MemoryPoint> memory;  ///< In order of time; empty where it was not planned.
-  std::vector<Roof> roofs;          ///< Of the units that its kernels use, highest first.
-  double bandwidth = 0;             ///< Of main memory, bytes a second.
+  std::vector<HeldMemory> memory;  ///< In order of time; empty where it was not planned.
+  std::vector<Roof> roofs;         ///< Of the units that its kernels use, highest first.
+  double bandwidth = 0;            ///< Of main memory, bytes a second.
   bool empty() const { return launches.empty(); }
 };
 
 /// A step of more launches is folded.
 inline constexpr double kMostTimelineLaunches = 100'000;
+
+/// What a memory plan says of one step of the entry's body.
+struct HeldStep {
+  OpId op;           ///< Its last operation, directly in the entry's body.
+  double bytes = 0;  ///< Held while it runs, arguments and all.
+};
 
 /// What a timeline is made from; the spans have one entry a launch of `program`.
 struct TimelineInput {
@@ -69,9 +75,9 @@ struct TimelineInput {
   std::span<const Estimate> estimates;
   std::span<const std::string> names;   ///< Of kernels.
   std::span<const std::string> bounds;  ///< What each waits for.
-  /// Bytes held while each runs, all of the program's; empty where no plan tells. The
-  /// hook for a memory planner.
-  std::span<const double> held_bytes;
+  /// In the order the memory planner runs them; empty where none plans. Each is given the
+  /// time of the launches that belong to it.
+  std::span<const HeldStep> held;
   LaunchCosts costs;
   double step_s = 0;
   const Device& device;

@@ -48,7 +48,7 @@ struct Example {
                           .estimates = estimates,
                           .names = names,
                           .bounds = bounds,
-                          .held_bytes = held,
+                          .held = held,
                           .costs = costs,
                           .step_s = step,
                           .device = device});
@@ -59,7 +59,7 @@ struct Example {
   Program program;
   std::vector<std::string> names, bounds;
   std::vector<Estimate> estimates;
-  std::vector<double> held;
+  std::vector<HeldStep> held;
   LaunchCosts costs;
 };
 
@@ -86,14 +86,30 @@ TEST(TimelineTest, TimesThatDifferAreTwoKernels) {
   EXPECT_EQ(example.timeline().kernels.size(), 2u);
 }
 
-TEST(TimelineTest, MemoryIsWhatIsHeldWhileEachRuns) {
-  Example example({"tanh", "sine", "sqrt"});
+TEST(TimelineTest, MemoryIsWhatIsHeldWhileEachStepRuns) {
+  Example example({"tanh", "sine", "sqrt", "abs"});
   EXPECT_TRUE(example.timeline().memory.empty());
-  example.held = {10, 30, 20};
+  example.estimates[2].seconds = Seconds(4e-6);
+  // The first two are one step; the planner runs the last of all before the third.
+  example.held = {{OpId{1}, 10}, {OpId{3}, 30}, {OpId{2}, 20}};
   const Timeline t = example.timeline();
   ASSERT_EQ(t.memory.size(), 3u);
-  EXPECT_DOUBLE_EQ(t.memory[1].time_s, t.launches[1].start_s);
+  EXPECT_DOUBLE_EQ(t.memory[0].time_s, t.step_start_s);
+  EXPECT_EQ(t.memory[0].bytes, 10);
+  EXPECT_NEAR(t.memory[1].time_s, t.step_start_s + 4e-6, 1e-12);  // two of 1 and their gaps of 1
   EXPECT_EQ(t.memory[1].bytes, 30);
+  EXPECT_NEAR(t.memory[2].time_s, t.step_start_s + 6e-6, 1e-12);
+  EXPECT_EQ(t.memory[2].bytes, 20);
+}
+
+TEST(TimelineTest, StepsThatTakeNoTimeShowTheMostTheyHold) {
+  Example example({"tanh"});
+  example.held = {{OpId{0}, 10}, {OpId{1}, 5}};  // the second launches nothing
+  EXPECT_EQ(example.timeline().memory.size(), 2u);
+  example.held = {{OpId{1}, 5}, {OpId{0}, 10}};
+  const Timeline t = example.timeline();
+  ASSERT_EQ(t.memory.size(), 1u);
+  EXPECT_EQ(t.memory[0].bytes, 10);
 }
 
 TEST(TimelineTest, RoofsAreThoseOfTheTypesInUse) {

@@ -174,8 +174,8 @@ std::string page_data(const PredictAnswer& a, const PredictRequest& request) {
   add("held",
       fmt::format(
           "{{\"time\":{},\"bytes\":{}}}",
-          list(t.memory, [](const MemoryPoint& p) { return fmt::format("{:.7g}", p.time_s); }),
-          list(t.memory, [](const MemoryPoint& p) { return fmt::format("{:.5g}", p.bytes); })));
+          list(t.memory, [](const HeldMemory& p) { return fmt::format("{:.7g}", p.time_s); }),
+          list(t.memory, [](const HeldMemory& p) { return fmt::format("{:.5g}", p.bytes); })));
   add("strings", strings.json());
   return json + "}";
 }

@@ -128,7 +128,7 @@ std::string perfetto_trace(const PredictAnswer& answer, const PredictRequest& re
   for (const TimelineLaunch& l : t.launches)
     trace.slice(kHost, kQueue, names[l.kernel], l.host_start_s, l.host_end_s,
                 fmt::format(R"({{"count":{:.0f}}})", l.count));
-  for (const MemoryPoint& m : t.memory) trace.counter("memory", m.time_s, m.bytes);
+  for (const HeldMemory& m : t.memory) trace.counter("memory", m.time_s, m.bytes);
   std::string note = "One step of many that follow each other.";
   if (t.folded)
     note += fmt::format(

@@ -453,7 +453,7 @@ for (let i = 0; i < launchCount; ++i) perKernel[L.kernel[i]] += timeOf(i);
       const label = `${name}, ${scaled(rate, large, "FLOP/s")}`;
       const size = pen.measureText(label).width;
       if (labelled === Infinity || y(rate) - labelled > 20) labelEnd = right;
-      if (labelEnd - size < Math.max(left, x(from))) return;
+      if (labelEnd - size < left) return;
       pen.fillText(label, labelEnd, y(rate) - 3);
       labelled = y(rate);
       labelEnd -= size + 14;
@@ -569,16 +569,16 @@ for (let i = 0; i < launchCount; ++i) perKernel[L.kernel[i]] += timeOf(i);
 // --- the table ------------------------------------------------------------------------
 
 const rate = (amount, time, unit) => amount > 0 && time > 0 ? scaled(amount / time, large, unit) : "–";
-/** title, cell's text, what it is sorted by, and whether it is a number. */
+/** Columns: the cell's text and, of numbers, what they are sorted by. */
 const kernelColumns = [
   {title: "kernel", cell: (r) => kernelName(r.k), long: true},
-  {title: "kind", cell: (r) => kindOf(r.k)},
-  {title: "bound by", cell: (r) => text(K.bound[r.k])},
+  {title: "share", cell: (r) => share(r.time / latency), key: (r) => r.time},
+  {title: "together", cell: (r) => seconds(r.time), key: (r) => r.time},
   {title: "count", cell: (r) => whole(r.count), key: (r) => r.count},
   {title: "each", cell: (r) => seconds(K.time[r.k]), key: (r) => K.time[r.k]},
   {title: "90 % within", cell: (r) => `${seconds(K.low[r.k])} … ${seconds(K.high[r.k])}`, key: (r) => K.high[r.k]},
-  {title: "together", cell: (r) => seconds(r.time), key: (r) => r.time},
-  {title: "share", cell: (r) => share(r.time / latency), key: (r) => r.time},
+  {title: "bound by", cell: (r) => text(K.bound[r.k])},
+  {title: "kind", cell: (r) => kindOf(r.k)},
   {title: "rate", cell: (r) => rate(K.flops[r.k], K.time[r.k], "FLOP/s"), key: (r) => K.flops[r.k] / K.time[r.k] || 0},
   {title: "traffic", cell: (r) => rate(K.bytes[r.k], K.time[r.k], "B/s"), key: (r) => K.bytes[r.k] / K.time[r.k] || 0},
   {title: "operations", cell: (r) => whole(K.fused[r.k]), key: (r) => K.fused[r.k]},
@@ -586,17 +586,17 @@ const kernelColumns = [
 const launchColumns = [
   {title: "start", cell: (r) => seconds(Math.max(0, starts[r.i] - data.step[0])), key: (r) => r.i},
   {title: "kernel", cell: (r) => kernelName(r.k), long: true},
-  {title: "part", cell: (r) => ways[L.part[r.i]], long: true},
-  {title: "count", cell: (r) => whole(r.count), key: (r) => r.count},
   {title: "time", cell: (r) => seconds(r.time), key: (r) => r.time},
   {title: "share", cell: (r) => share(r.time / latency), key: (r) => r.time},
+  {title: "part", cell: (r) => ways[L.part[r.i]], long: true},
+  {title: "count", cell: (r) => whole(r.count), key: (r) => r.count},
   {title: "bound by", cell: (r) => text(K.bound[r.k])},
   {title: "kind", cell: (r) => kindOf(r.k)},
   {title: "FLOP", cell: (r) => K.flops[r.k] > 0 ? flops(K.flops[r.k] * r.count) : "–", key: (r) => K.flops[r.k] * r.count},
   {title: "bytes", cell: (r) => bytes(K.bytes[r.k] * r.count), key: (r) => K.bytes[r.k] * r.count},
 ];
 const views = {
-  kernels: {columns: kernelColumns, sorted: 6, down: true},
+  kernels: {columns: kernelColumns, sorted: 2, down: true},
   launches: {columns: launchColumns, sorted: 0, down: false},
 };
 let view = "kernels";
