@@ -73,6 +73,19 @@ function(orrery_room room)
   endif()
 endfunction()
 
+# orrery_embed(ROOM FILE...) makes text files constants of a room (EmbedText.cmake).
+function(orrery_embed room)
+  set(files ${ARGN})
+  list(TRANSFORM files PREPEND ${PROJECT_SOURCE_DIR}/)
+  string(REPLACE ";" "," joined "${files}")
+  set(output ${PROJECT_BINARY_DIR}/embedded_${room}.cc)
+  set(script ${PROJECT_SOURCE_DIR}/cmake/EmbedText.cmake)
+  add_custom_command(OUTPUT ${output}
+    COMMAND ${CMAKE_COMMAND} -DOUTPUT=${output} -DFILES=${joined} -P ${script}
+    DEPENDS ${files} ${script} VERBATIM COMMENT "Embedding text in ${room}")
+  target_sources(orrery_${room} PRIVATE ${output})
+endfunction()
+
 # liborrery: every room but the command line, for find_package(orrery).
 function(orrery_library)
   get_property(rooms GLOBAL PROPERTY ORRERY_ROOMS)

@@ -125,6 +125,8 @@ PredictAnswer Session::predict(const PredictRequest& request) const {
   answer.gaps = program.gaps;
   std::map<std::string, size_t> by_name;
   std::map<std::string, double> seconds_by_cause;
+  std::vector<std::string> launch_names;  // and bounds, for the timeline
+  std::vector<std::string> launch_bounds;
   for (size_t i = 0; i < kernels.size(); ++i) {
     const Launch& launch = program.launches[i];
     const Explanation why = predictor->explain(launch.kernel, request.point);
@@ -133,6 +135,10 @@ PredictAnswer Session::predict(const PredictRequest& request) const {
     answer.bytes += launch.count * launch.kernel.cost.bytes();
     seconds_by_cause[fmt::format("{}, {} bound", name(launch.kernel.family), why.bound)] += seconds;
     const std::string kernel = kernel_name(launch);
+    if (request.timeline) {
+      launch_names.push_back(kernel);
+      launch_bounds.push_back(why.bound);
+    }
     const auto [at, added] =
         by_name.emplace(fmt::format("{}/{}/{}/{}", kernel, launch.kernel.cost.flops(),
                                     launch.kernel.cost.bytes(), why.bound),
@@ -163,6 +169,16 @@ PredictAnswer Session::predict(const PredictRequest& request) const {
                    [](const auto& a, const auto& b) { return a.second > b.second; });
 
   if (request.list_launches) list_launches(workload, program, estimates, answer);
+  if (request.timeline)
+    answer.timeline = make_timeline({.workload = workload,
+                                     .program = program,
+                                     .estimates = estimates,
+                                     .names = launch_names,
+                                     .bounds = launch_bounds,
+                                     .held = {},
+                                     .costs = constants.costs,
+                                     .step_s = answer.latency_s,
+                                     .device = device});
 
   const MemoryPlan& m = program.memory;
   answer.memory = {m.peak(),

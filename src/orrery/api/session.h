@@ -10,6 +10,7 @@
 
 #include "orrery/api/accuracy.h"
 #include "orrery/api/model_choice.h"
+#include "orrery/api/timeline.h"
 #include "orrery/base/registry.h"
 #include "orrery/base/source.h"
 #include "orrery/hardware/catalogue.h"
@@ -32,6 +33,7 @@ struct PredictRequest : ModelChoice {
   OperatingPoint point = {OperatingPoint::Regime::kSustained, {}};
   ReadOptions read;
   bool list_launches = false;  ///< Fill PredictAnswer::launch_rows.
+  bool timeline = false;       ///< Whether the answer's timeline is wanted.
 };
 
 /// Kernels alike in every respect, together.
@@ -87,6 +89,7 @@ struct PredictAnswer {
   std::vector<std::string> gaps;
   std::vector<std::pair<std::string, std::string>> provenance;
   Trust trust;
+  Timeline timeline;  ///< Launch by launch; empty unless asked for. Not part of the JSON.
 };
 
 /// One operator of a `kernel --batch` table.

@@ -100,6 +100,19 @@ TEST_F(SessionTest, TheJsonAnswerIsTheStructsAnswer) {
   EXPECT_EQ(json.at("trust").at("verdict"), a.trust.verdict);
 }
 
+TEST_F(SessionTest, TheTimelineIsMadeOnlyWhenAskedFor) {
+  PredictRequest request;
+  request.workload = "gpt2";
+  request.device = "h200";
+  EXPECT_TRUE(session_.predict(request).timeline.empty());
+  request.timeline = true;
+  const PredictAnswer a = session_.predict(request);
+  EXPECT_EQ(static_cast<double>(a.timeline.launches.size()), a.launches);
+  EXPECT_DOUBLE_EQ(a.timeline.step_end_s - a.timeline.step_start_s, a.latency_s);
+  // The last kernel and its gap end with the step.
+  EXPECT_NEAR(a.timeline.launches.back().end_s + gap(), a.timeline.step_end_s, 1e-12);
+}
+
 TEST_F(SessionTest, TheSameRequestGivesTheSameBytes) {
   const std::string text = request().dump();
   EXPECT_EQ(session_.call(text), session_.call(text));

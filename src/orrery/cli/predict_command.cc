@@ -5,6 +5,8 @@
 
 #include "orrery/base/output_file.h"
 #include "orrery/cli/command.h"
+#include "orrery/report/html.h"
+#include "orrery/report/perfetto.h"
 #include "orrery/report/text.h"
 
 namespace orrery {
@@ -28,6 +30,10 @@ class PredictCommand final : public Command {
                    "Write every launch to this CSV, in order, as rows that 'kernel' takes")
         ->type_name("FILE");
     app.add_flag("--must-fit", must_fit_, "Exit with 4 when the device's memory is too small");
+    app.add_option("--perfetto", perfetto_, "Write the timeline as a trace for ui.perfetto.dev")
+        ->type_name("FILE");
+    app.add_option("--html", html_, "Write a page with plots and tables of everything predicted")
+        ->type_name("FILE");
     declare_json(app);
     app.footer(
         "Examples:\n  orrery predict model.mlir --on h200\n"
@@ -45,12 +51,11 @@ class PredictCommand final : public Command {
     request.point = model_.point();
     request.read = workload_.resolved();
     request.list_launches = !kernels_.empty();
+    request.timeline = !perfetto_.empty() || !html_.empty();
     const PredictAnswer answer = Session().predict(request);
-    if (request.list_launches) {
-      OutputFile out(kernels_);
-      out.write(launches_csv(answer));
-      out.commit();
-    }
+    if (!kernels_.empty()) write_file(kernels_, launches_csv(answer));
+    if (!perfetto_.empty()) write_file(perfetto_, perfetto_trace(answer, request));
+    if (!html_.empty()) write_file(html_, html_report(answer, request));
     if (json_)
       fmt::print("{}\n", to_json(answer, request));
     else
@@ -64,12 +69,18 @@ class PredictCommand final : public Command {
   }
 
  private:
+  static void write_file(const std::string& path, const std::string& text) {
+    OutputFile out(path);
+    out.write(text);
+    out.commit();
+  }
+
   WorkloadOptions workload_;
   DeviceOptions device_;
   ModelOptions model_;
   std::string stack_ = "xla";
   size_t most_ = 12;
-  std::string kernels_;
+  std::string kernels_, perfetto_, html_;
   bool must_fit_ = false;
 };
 

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+
+#include "orrery/api/session.h"
+
+namespace orrery {
+
+/// The timeline of an answer as a trace that ui.perfetto.dev and chrome://tracing open
+/// (Trace Event Format, JSON): the device with the step, the model's parts and its stream,
+/// the host with its dispatches, and the memory held where the answer has it. Times are in
+/// microseconds, rounded to nanoseconds.
+std::string perfetto_trace(const PredictAnswer& answer, const PredictRequest& request);
+
+}  // namespace orrery

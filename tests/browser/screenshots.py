@@ -1,0 +1,36 @@
+"""Writes the pictures of docs/images:  screenshots.py PROGRAM FOLDER"""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import chromium
+
+TRAINING = ["bert-base", "--on", "h200", "--phase", "train", "--batch", "32", "--seq", "512"]
+
+
+def main(program, folder):
+    with tempfile.TemporaryDirectory() as work, chromium.Browser() as browser:
+        report = os.path.join(work, "report.html")
+        subprocess.run([program, "predict", *TRAINING, "--html", report], check=True,
+                       stdout=subprocess.DEVNULL)
+        url = pathlib.Path(report).as_uri()
+
+        def take(name, into_view=None, **how):
+            page = browser.open(url, **how)
+            if into_view:
+                page.value(f"document.querySelector('{into_view}').closest('section')"
+                           ".scrollIntoView({behavior: 'instant'})")
+            page.settle()
+            page.screenshot(os.path.join(folder, name))
+            page.close()
+
+        take("report-light.png", width=1200, height=1000)
+        take("report-dark.png", into_view="#roofline", width=1200, height=1000, theme="dark")
+        take("report-phone.png", width=390, height=844, mobile=True)
+
+
+if __name__ == "__main__":
+    main(os.path.abspath(sys.argv[1]), sys.argv[2])
