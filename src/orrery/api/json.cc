@@ -85,8 +85,8 @@ ReadOptions read_options_of(const Json& json) {
   return read;
 }
 
-OperatingPoint point_of(const Json& json) {
-  const std::string regime = text_of(json, "regime", "burst");
+OperatingPoint point_of(const Json& json, const char* otherwise) {
+  const std::string regime = text_of(json, "regime", otherwise);
   if (regime != "burst" && regime != "sustained") bad_field("regime", "burst or sustained");
   const double megahertz = number_of(json, "sm_mhz", 0);
   if (megahertz < 0) bad_field("sm_mhz", "a clock in MHz");
@@ -373,7 +373,7 @@ std::string Session::call(std::string_view request_json) const {
     request.stack = text_of(json, "stack", request.stack);
     static_cast<ModelChoice&>(request) = choice_of(json);
     request.overrides = overrides_of(json);
-    request.point = point_of(json);
+    request.point = point_of(json, "sustained");
     request.read = read_options_of(json);
     return to_json(predict(request), request);
   }
@@ -394,7 +394,7 @@ std::string Session::call(std::string_view request_json) const {
     request.stack = text_of(json, "stack", request.stack);
     static_cast<ModelChoice&>(request) = choice_of(json);
     request.overrides = overrides_of(json);
-    request.point = point_of(json);
+    request.point = point_of(json, "burst");
     const std::vector<OperatorRow> rows = rows_of(json);
     return operators_json(rows, predict_operators(request, rows));
   }

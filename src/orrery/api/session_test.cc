@@ -35,9 +35,11 @@ class SessionTest : public testing::Test {
   }
   ~SessionTest() override { std::filesystem::remove(file_); }
 
-  /// What the stack adds between two kernels, from its data file.
+  /// What the stack adds to a call of one kernel on the device, from its data file.
   static double gap() {
-    return load_stack_constants(std::string(ORRERY_SOURCE_DIR) + "/data", "xla").costs.gap.value;
+    const LaunchCosts costs =
+        load_stack_constants(std::string(ORRERY_SOURCE_DIR) + "/data", "xla").costs;
+    return costs.gap.value + costs.call_gap.value;
   }
   /// By the roofline, whose times can be worked out by hand.
   Json request() const {
@@ -109,8 +111,9 @@ TEST_F(SessionTest, TheTimelineIsMadeOnlyWhenAskedFor) {
   const PredictAnswer a = session_.predict(request);
   EXPECT_EQ(static_cast<double>(a.timeline.launches.size()), a.launches);
   EXPECT_DOUBLE_EQ(a.timeline.step_end_s - a.timeline.step_start_s, a.latency_s);
-  // The last kernel and its gap end with the step.
-  EXPECT_NEAR(a.timeline.launches.back().end_s + gap(), a.timeline.step_end_s, 1e-12);
+  // The host is the slower one here: the last kernel ends within a step of its dispatch.
+  EXPECT_LE(a.timeline.launches.back().end_s, a.timeline.step_end_s + 1e-12);
+  EXPECT_GT(a.timeline.launches.back().end_s, a.timeline.step_start_s);
 }
 
 TEST_F(SessionTest, TheSameRequestGivesTheSameBytes) {

@@ -9,6 +9,7 @@
 #include "orrery/api/placement.h"
 #include "orrery/api/repeated_blocks.h"
 #include "orrery/kernel/peak_rate.h"
+#include "orrery/model/composition.h"
 
 namespace orrery {
 namespace {
@@ -159,9 +160,10 @@ Timeline make_timeline(const TimelineInput& in) {
 
   std::vector<QueuedWork> work;
   work.reserve(order.launches.size());
+  const std::vector<LaunchOverhead> overheads = launch_overheads(in.program, in.costs);
   for (const OrderedLaunch& l : order.launches)
-    work.push_back({l.count, in.estimates[l.launch].seconds.value, in.costs.gap.value,
-                    in.costs.dispatch.value});
+    work.push_back({l.count, in.estimates[l.launch].seconds.value, overheads[l.launch].gap.value,
+                    overheads[l.launch].host.value});
   std::vector<PlacedWork> placed(work.size());
   timeline.step_start_s = place_step(work, in.step_s, placed);
   timeline.step_end_s = timeline.step_start_s + in.step_s;

@@ -12,7 +12,6 @@ namespace {
 /// whole graph, runs when the device is through with what came before.
 class CallQueue {
  public:
-  explicit CallQueue(Seconds ready) : host_(ready), device_(ready) {}
   void add(Seconds host, Seconds device) {
     host_ += host;
     device_ = std::max(device_, host_) + device;
@@ -25,6 +24,29 @@ class CallQueue {
 
 }  // namespace
 
+std::vector<LaunchOverhead> launch_overheads(const Program& program, const LaunchCosts& costs) {
+  const auto& launches = program.launches;
+  std::vector<LaunchOverhead> all(launches.size());
+  const Seconds node = costs.graph_node + costs.graph_update * program.donated_share;
+  for (size_t i = 0; i < launches.size(); ++i) {
+    const Launch& launch = launches[i];
+    if (launch.graph == 0) {
+      const bool library = launch.kernel.family == KernelFamily::kConvolution;
+      all[i] = {costs.gap, costs.dispatch + (library ? costs.library : Seconds(0))};
+      continue;
+    }
+    all[i].host = node;
+    const bool ends = i + 1 == launches.size() || launches[i + 1].graph != launch.graph;
+    if (ends) all[i].gap = costs.graph_gap / launch.count;
+  }
+  if (!all.empty()) {
+    all.back().gap += costs.call_gap / launches.back().count;
+    all.front().host +=
+        (costs.call + costs.argument * program.argument_count) / launches.front().count;
+  }
+  return all;
+}
+
 Composition compose(const Program& program, std::span<const Estimate> estimates,
                     const LaunchCosts& costs) {
   Composition c;
@@ -32,13 +54,10 @@ Composition compose(const Program& program, std::span<const Estimate> estimates,
   double own_variance = 0;
   std::array<double, kKernelFamilyCount> by_family{};
   std::array<double, kErrorFactorCount> by_factor{};
-  const Seconds entry = costs.call + costs.argument * program.argument_count;
-  const Seconds node = costs.graph_node + costs.graph_update * program.donated_share;
-  CallQueue call(entry);
-  c.host = entry;
-  c.gaps = costs.call_gap;
-  Seconds graph_host, graph_device;  // of the graph that is being filled
+  CallQueue call;
+  LaunchOverhead graph;  // of the graph that is being filled: what runs, and what the host takes
   const auto& launches = program.launches;
+  const std::vector<LaunchOverhead> overheads = launch_overheads(program, costs);
   for (size_t i = 0; i < launches.size(); ++i) {
     const Launch& launch = launches[i];
     const Estimate& e = estimates[i];
@@ -53,22 +72,16 @@ Composition compose(const Program& program, std::span<const Estimate> estimates,
     for (size_t f = 0; f < kErrorFactorCount; ++f)
       if (f != kFamily) by_factor[f] += t * e.loadings[f];
 
-    const bool ends = i + 1 == launches.size() || launches[i + 1].graph != launch.graph;
-    if (launch.graph != 0) {
-      graph_host += node * n;
-      graph_device += e.seconds * n;
-      if (!ends) continue;
-      c.gaps += costs.graph_gap;
-      c.host += graph_host;
-      call.add(graph_host, graph_device + costs.graph_gap);
-      graph_host = graph_device = Seconds(0);
-      continue;
-    }
-    const bool library = launch.kernel.family == KernelFamily::kConvolution;
-    const Seconds host = (costs.dispatch + (library ? costs.library : Seconds(0))) * n;
+    const Seconds host = overheads[i].host * n, gap = overheads[i].gap * n;
     c.host += host;
-    c.gaps += costs.gap * n;
-    call.add(host, (e.seconds + costs.gap) * n);
+    c.gaps += gap;
+    graph.host += host;
+    graph.gap += e.seconds * n + gap;
+    const bool ends =
+        launch.graph == 0 || i + 1 == launches.size() || launches[i + 1].graph != launch.graph;
+    if (!ends) continue;
+    call.add(graph.host, graph.gap);
+    graph = {};
   }
   double variance = own_variance;
   for (double s : by_family) variance += s * s;
@@ -86,13 +99,12 @@ Composition compose(const Program& program, std::span<const Estimate> estimates,
                         step_of(middle * std::exp(-reach), c.host.value * std::exp(-host_reach)));
   c.step.high = std::max(c.step.value,
                          step_of(middle * std::exp(reach), c.host.value * std::exp(host_reach)));
-  const Seconds single = launches.empty() ? entry + costs.wait : call.end() + costs.wait;
+  const Seconds single = call.end() + costs.wait;
   // Of a single call, what is not the kernels' is the host's.
   const double rest = std::max(0.0, single.value - c.kernels.value);
   c.single_call = {
-      single,
-      Seconds(std::min(single.value, middle * std::exp(-reach) + rest * std::exp(-host_reach))),
-      Seconds(std::max(single.value, middle * std::exp(reach) + rest * std::exp(host_reach)))};
+      single, std::min(single, Seconds(middle * std::exp(-reach) + rest * std::exp(-host_reach))),
+      std::max(single, Seconds(middle * std::exp(reach) + rest * std::exp(host_reach)))};
   return c;
 }
 

@@ -20,6 +20,14 @@ struct Composition {
   Seconds device() const { return kernels + gaps; }
 };
 
+/// What one launch costs beside its kernel: the stream rests, the host queues.
+struct LaunchOverhead {
+  Seconds gap, host;
+};
+/// Of each launch of a program. A graph's gap stands with its last kernel, that of the call with
+/// the last of all; what the host takes to enter the program with the first.
+std::vector<LaunchOverhead> launch_overheads(const Program& program, const LaunchCosts& costs);
+
 /// T = max(device, host): queued back to back, the slower of the two is never waited for.
 ///   device = call_gap + Σ nᵢ·(tᵢ + gapᵢ), gapᵢ that of kernels queued one by one or, once a
 ///   graph, of graphs;
