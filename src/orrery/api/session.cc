@@ -106,18 +106,27 @@ PredictAnswer Session::predict(const PredictRequest& request) const {
   std::vector<double> counts;
   counts.reserve(kernels.size());
   for (const Launch& launch : program.launches) counts.push_back(launch.count);
-  std::vector<Estimate> settled = estimates;
-  const StepState state = predictor->settle(kernels, counts, burst.step.value - burst.kernels,
-                                            request.point.clock, settled);
-  if (steady) estimates = std::move(settled);
-  const Composition total = steady ? compose(program, estimates, constants.costs) : burst;
+  // Queued back to back, or one call and a wait after the other: each at its own mean power.
+  const auto settle = [&](Seconds step, std::vector<Estimate>& at) {
+    return predictor->settle(kernels, counts, step - burst.kernels, request.point.clock, at);
+  };
+  std::vector<Estimate> waiting = estimates, queued = estimates;
+  const StepState state = settle(burst.step.value, queued);
+  Composition total = burst;
+  Seconds single_call = burst.single_call.value;
+  if (steady) {
+    settle(single_call, waiting);
+    single_call = compose(program, waiting, constants.costs).single_call.value;
+    estimates = std::move(queued);
+    total = compose(program, estimates, constants.costs);
+  }
 
   PredictAnswer answer;
   answer.kernel_model = predictor->name();
   answer.latency_s = total.step.value.value;
   answer.latency_low_s = total.step.low.value;
   answer.latency_high_s = total.step.high.value;
-  answer.single_call_s = burst.single_call.value.value;
+  answer.single_call_s = single_call.value;
   answer.energy_known = device.power_limit.value > 0;
   answer.energy_j = answer.energy_known ? state.energy.value : 0;
   answer.launches = total.launches;

@@ -142,6 +142,10 @@ PowerState PowerModel::sustained(const PowerTerms& terms) const {
   return state(terms, burst, highest_ratio(terms, burst, limit_));
 }
 
+PowerState PowerModel::settled(const PowerTerms& terms) const {
+  return state(terms, 1, highest_ratio(terms, 1, limit_));
+}
+
 PowerState PowerModel::at(const PowerTerms& terms, Hertz clock) const {
   return state(terms, burst_ratio(terms), std::max(kLowestRatio, clock.value / boost_));
 }

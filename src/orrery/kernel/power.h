@@ -100,6 +100,8 @@ class PowerModel {
 
   PowerState burst(const PowerTerms& terms) const;
   PowerState sustained(const PowerTerms& terms) const;
+  /// Where work settles that takes `terms` at the boost clock itself, not at that of a burst.
+  PowerState settled(const PowerTerms& terms) const;
   /// At a clock that somebody fixed, whatever it draws.
   PowerState at(const PowerTerms& terms, Hertz clock) const;
   /// time at `clock` / time in a burst.

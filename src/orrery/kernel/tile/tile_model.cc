@@ -65,20 +65,21 @@ class TilePredictor final : public Predictor {
 
   StepState settle(std::span<const Kernel> kernels, std::span<const double> counts, Seconds idle,
                    Hertz fixed_clock, std::span<Estimate> estimates) const override {
-    std::vector<PowerTerms> terms(kernels.size());
     PowerTerms step;
     step.time = idle;
     for (size_t i = 0; i < kernels.size(); ++i) {
       TileDescription d;
       gpu_of(gpus_[0].class_of(kernels[i])).describe(kernels[i], fixed_clock, d);
-      terms[i] = power_.burst_terms(kernels[i], d, estimates[i].seconds);
-      step += terms[i] * counts[i];
+      step += power_.burst_terms(kernels[i], d, estimates[i].seconds) * counts[i];
     }
     if (fixed_clock.value > 0) return {fixed_clock, power_.at(step, fixed_clock).energy()};
-    const PowerState state = power_.sustained(step);
-    for (size_t i = 0; i < kernels.size(); ++i)
-      estimates[i].seconds = estimates[i].seconds * power_.slowdown(terms[i], state.clock);
-    return {state.clock, state.energy()};
+    const PowerState state = power_.settled(step);
+    OperatingPoint point;
+    point.clock = state.clock;
+    if (state.clock.value < gpus_[0].boost_clock()) predict(kernels, point, estimates);
+    Seconds time = idle;
+    for (size_t i = 0; i < kernels.size(); ++i) time += estimates[i].seconds * counts[i];
+    return {state.clock, state.power * time};
   }
 
   std::vector<std::string> gaps(const Kernel& kernel) const override {
