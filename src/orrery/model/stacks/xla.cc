@@ -16,7 +16,17 @@ class Xla final : public Stack {
             .inline_small_calls = true,
             .fewest_in_graph = 5,
             .compiled = true,
-            .single_precision_as_tf32 = true};
+            .single_precision_as_tf32 = true,
+            .simplify = true,
+            .layouts = true,
+            .merge_products = true,
+            .vector_products = true,
+            .split_products = true,
+            .split_reductions = true,
+            .normalizations = true,
+            .product_prologues = true,
+            .product_epilogues = true,
+            .multi_output = true};
   }
 };
 
