@@ -77,8 +77,8 @@ class Fuser {
   struct Group {
     uint32_t root = 0;
     Form form = Form::kOther;
-    double elements = 0;     ///< Of the largest tensor it runs over.
-    double row = 0;          ///< Of kRows: elements a row.
+    double elements = 0;  ///< Of the largest tensor it runs over.
+    double row = 0;       ///< Of kRows: elements a row.
     bool concatenates = false;
     bool scattered = false;  ///< Gathers, joins or pads: rows cannot be kept.
     uint32_t operations = 0;
@@ -95,8 +95,7 @@ class Fuser {
     return most;
   }
   double input_elements(const FusionNode& node) const {
-    return node.inputs.empty() ? 0
-                               : static_cast<double>(g_.values[node.inputs[0]].type->elements);
+    return node.inputs.empty() ? 0 : static_cast<double>(g_.values[node.inputs[0]].type->elements);
   }
   double bytes(uint32_t value) const { return static_cast<double>(g_.values[value].type->bytes); }
   double read_bytes(const FusionNode& node, uint32_t value) const {
@@ -149,9 +148,9 @@ class Fuser {
         break;
     }
     group.concatenates |= node.code == Opcode::k_concatenate;
-    group.elements = std::max(group.elements, node.kind == FusionKind::kReduction
-                                                  ? input_elements(node)
-                                                  : elements(node));
+    group.elements =
+        std::max(group.elements,
+                 node.kind == FusionKind::kReduction ? input_elements(node) : elements(node));
     for (uint32_t v : node.outputs) std::erase(group.inputs, v);
     for (uint32_t v : node.inputs)
       if (!g_.values[v].splat && !reads(group, v)) group.inputs.push_back(v);
@@ -262,8 +261,7 @@ class Fuser {
           const uint32_t producer = g_.values[v].producer;
           for (uint32_t leaf : leaves_[producer]) add(leaf);
           parts_[n] = std::max(parts_[n], parts_[producer]);
-          if (elements(g_.nodes[producer]) == elements(node))
-            leaf_work_[n] += leaf_work_[producer];
+          if (elements(g_.nodes[producer]) == elements(node)) leaf_work_[n] += leaf_work_[producer];
         }
       }
     }
@@ -335,8 +333,7 @@ class Fuser {
     if (node.inserted)
       return node.code == Opcode::k_concatenate ||
              (node.code == Opcode::k_transpose && !feeds_batched_product(node));
-    if (node.code == Opcode::k_convert)
-      return bytes(node.inputs[0]) <= bytes(node.outputs[0]);
+    if (node.code == Opcode::k_convert) return bytes(node.inputs[0]) <= bytes(node.outputs[0]);
     return is_scaling(node) && node.inputs.size() > 1;
   }
 
@@ -460,11 +457,11 @@ class Fuser {
 
   void place_fusible(uint32_t n) {
     FusionNode& node = g_.nodes[n];
-    std::vector<uint32_t> consumers;    // groups it may join
-    std::vector<double> times;          // and for how many elements there
-    std::vector<uint32_t> generated;    // products that compute it on the way
-    std::vector<uint32_t> by_library;   // products whose library wants it in memory
-    bool stored = false;                // needed in memory whatever is fused
+    std::vector<uint32_t> consumers;   // groups it may join
+    std::vector<double> times;         // and for how many elements there
+    std::vector<uint32_t> generated;   // products that compute it on the way
+    std::vector<uint32_t> by_library;  // products whose library wants it in memory
+    bool stored = false;               // needed in memory whatever is fused
     bool joinable = takes_in(node) && node.code != Opcode::k_dynamic_update_slice;
     const bool prologue = rules_.product_prologues && is_prologue(node);
     bool reads_something = false;
@@ -505,10 +502,9 @@ class Fuser {
       }
     }
     if (stored) joinable = false;
-    const bool fused = joinable && !consumers.empty() &&
-                       (consumers.size() <= kMostCopies || !reads_something) &&
-                       (consumers.size() == 1 || node.code != Opcode::k_concatenate) &&
-                       pays(n, consumers, times);
+    const bool fused =
+        joinable && !consumers.empty() && (consumers.size() <= kMostCopies || !reads_something) &&
+        (consumers.size() == 1 || node.code != Opcode::k_concatenate) && pays(n, consumers, times);
     const bool product_user = !generated.empty() || !by_library.empty();
     if (fused) {
       for (size_t i = 0; i < consumers.size(); ++i) {
@@ -522,8 +518,8 @@ class Fuser {
       return;
     }
     if (fused) return;
-    const uint32_t g = new_group(n, node.kind == FusionKind::kReduction ? Form::kReduction
-                                                                        : Form::kLoop);
+    const uint32_t g =
+        new_group(n, node.kind == FusionKind::kReduction ? Form::kReduction : Form::kLoop);
     join(n, g, elements(node));
   }
 
@@ -653,8 +649,7 @@ class Fuser {
                 if (open[i] != from) return true;
                 continue;
               }
-              if (searched_[next] == search_ || groups_[next].first > groups_[to].last)
-                continue;
+              if (searched_[next] == search_ || groups_[next].first > groups_[to].last) continue;
               searched_[next] = search_;
               open.push_back(next);
             }
@@ -778,8 +773,7 @@ class Fuser {
         group.nodes.push_back(n);
         const FusionKind kind = g_.nodes[n].kind;
         if (kind == FusionKind::kProduct || kind == FusionKind::kHeavy ||
-            (kind == FusionKind::kReduction &&
-             g_.nodes[group.hero].kind == FusionKind::kFusible))
+            (kind == FusionKind::kReduction && g_.nodes[group.hero].kind == FusionKind::kFusible))
           group.hero = n;
       }
     }
@@ -799,11 +793,11 @@ class Fuser {
   std::vector<uint32_t> searched_;              ///< By group: the last search that met it.
   uint32_t search_ = 0;
   std::vector<std::pair<uint32_t, uint32_t>> stamp_;  ///< By group: the last node to meet it.
-  std::vector<double> row_of_;     ///< Elements a row where a node is one number a row, else 0.
-  std::vector<std::vector<uint32_t>> leaves_;  ///< What each node reads in the end …
-  std::vector<double> parts_;                  ///< … parts of a product it adds …
-  std::vector<double> leaf_work_;              ///< … and the work on the way, an element.
-  std::vector<uint32_t> claimed_;  ///< The product a node is the end of.
+  std::vector<double> row_of_;  ///< Elements a row where a node is one number a row, else 0.
+  std::vector<std::vector<uint32_t>> leaves_;     ///< What each node reads in the end …
+  std::vector<double> parts_;                     ///< … parts of a product it adds …
+  std::vector<double> leaf_work_;                 ///< … and the work on the way, an element.
+  std::vector<uint32_t> claimed_;                 ///< The product a node is the end of.
   std::vector<std::vector<double>> evaluations_;  ///< By node, as its groups.
 };
 

@@ -302,8 +302,7 @@ double weight_of(const FusedGroup::Node& node, const Cost& work) {
 Cost work_of(const Workload& w, const FusedGroup& group, const FusedGroup::Node& node) {
   Cost c;
   if (node.inserted && node.code != Opcode::k_dot_general) {
-    if (node.inputs.empty() ||
-        (node.code != Opcode::k_reduce && node.code != Opcode::k_multiply))
+    if (node.inputs.empty() || (node.code != Opcode::k_reduce && node.code != Opcode::k_multiply))
       return c;
     const Type& input = *group.values[node.inputs[0]];
     c.vector_flops = static_cast<double>(input.elements);

@@ -353,8 +353,8 @@ class Builder {
       at->second = rearranged_update(seen, type, target, op);
     } else if (added) {
       at->second = g_.add_value(g_.add_type(*g_.values[seen.value].type, type.dims, type.element));
-      FusionNode& node = g_.insert(next_position(), op, Opcode::k_transpose, FusionKind::kFusible,
-                                   at->second);
+      FusionNode& node =
+          g_.insert(next_position(), op, Opcode::k_transpose, FusionKind::kFusible, at->second);
       node.inputs.push_back(seen.value);
       node.shape = static_cast<int32_t>(g_.shapes.size());
       const auto wide = [&](const Order& order) {
@@ -450,8 +450,8 @@ class Builder {
     const Type& type = op.operand_type(operand);
     Order target;
     const auto spatial = op.integers(operand == 0 ? Attr::kInputSpatial : Attr::kKernelSpatial);
-    auto first = static_cast<uint8_t>(
-        op.integer(operand == 0 ? Attr::kInputBatch : Attr::kKernelOutput, 0));
+    auto first =
+        static_cast<uint8_t>(op.integer(operand == 0 ? Attr::kInputBatch : Attr::kKernelOutput, 0));
     auto last = static_cast<uint8_t>(
         op.integer(operand == 0 ? Attr::kInputFeature : Attr::kKernelInput, 1));
     if (operand == 1 && seen.reversed) std::swap(first, last);
@@ -512,7 +512,8 @@ class Builder {
         if (!is_filter_gradient(op)) return {};
         // Written as a filter is read; which of its dimensions that is, the image's batch tells.
         Order order{static_cast<uint8_t>(op.integer(Attr::kOutputFeature, 0))};
-        for (int64_t d : op.integers(Attr::kOutputSpatial)) order.push_back(static_cast<uint8_t>(d));
+        for (int64_t d : op.integers(Attr::kOutputSpatial))
+          order.push_back(static_cast<uint8_t>(d));
         order.push_back(static_cast<uint8_t>(op.integer(Attr::kOutputBatch, 0)));
         return order.size() == result.dims.size() ? normal(order, result.dims) : Order{};
       }
@@ -761,8 +762,8 @@ class Builder {
       g_.shapes.emplace_back(rows_as_they_lie(operands[0].order, op));
     }
     if (op.code() == Opcode::k_reduce && !operands.empty())
-      node.along_rows = reduces_rows(operands[0].order, op.operand_type(0),
-                                     op.integers(Attr::kDimensions));
+      node.along_rows =
+          reduces_rows(operands[0].order, op.operand_type(0), op.integers(Attr::kDimensions));
     for (const Seen& seen : operands) node.inputs.push_back(seen.value);
     Order order = vector ? vector_product_order(op, operands) : result_order(op, operands);
     const bool mixed = rules_.layouts && is_elementwise(op.code()) && is_mixed(op, operands);
@@ -791,7 +792,7 @@ class Builder {
   std::map<std::pair<const Type*, uint64_t>, uint32_t> numbers_;
   std::map<std::pair<uint32_t, Order>, uint32_t> rearranged_;
   std::unordered_map<uint32_t, uint32_t> padded_;
-  std::unordered_set<uint32_t> made_;                ///< Values that nodes make.
+  std::unordered_set<uint32_t> made_;               ///< Values that nodes make.
   std::unordered_map<uint32_t, uint32_t> updated_;  ///< Arguments after an update, by that node.
   std::unordered_set<uint32_t> by_library_;  ///< Written in whatever order their reader wants.
 };

@@ -48,9 +48,9 @@ struct FusionNode {
   Opcode code = Opcode::k_unknown;
   FusionKind kind = FusionKind::kHeavy;
   bool inserted = false;  ///< Not in the file: a pass added it. Reads and writes its values whole.
-  bool along_rows = false;  ///< A reduction over the innermost elements as they lie in memory.
-  int32_t shape = -1;       ///< Of what a pass made: an index into `FusionGraph::shapes`.
-  uint64_t position = 0;    ///< Where it stands among the others until `FusionGraph::order`.
+  bool along_rows = false;       ///< A reduction over the innermost elements as they lie in memory.
+  int32_t shape = -1;            ///< Of what a pass made: an index into `FusionGraph::shapes`.
+  uint64_t position = 0;         ///< Where it stands among the others until `FusionGraph::order`.
   std::vector<uint32_t> inputs;  ///< Values, views seen through.
   std::vector<uint32_t> outputs;
   std::vector<uint32_t> groups;  ///< Those it is part of; several when it is computed again.

@@ -223,13 +223,14 @@ void split_products(const Workload& w, FusionGraph& graph) {
     shape.k = ceil_divide(shape.k, parts);
     const uint32_t whole = graph.nodes[n].outputs[0];
     const Type& type = *graph.values[whole].type;
-    const uint32_t partial = graph.add_value(
-        graph.add_type(type, {parts, shape.m, shape.n}, ElementType::kF32));
+    const uint32_t partial =
+        graph.add_value(graph.add_type(type, {parts, shape.m, shape.n}, ElementType::kF32));
     graph.nodes[n].outputs[0] = partial;
     graph.nodes[n].shape = static_cast<int32_t>(graph.shapes.size());
     graph.shapes.emplace_back(shape);
-    graph.insert(graph.nodes[n].position + 1, graph.nodes[n].op, Opcode::k_reduce,
-                 FusionKind::kFusible, whole)
+    graph
+        .insert(graph.nodes[n].position + 1, graph.nodes[n].op, Opcode::k_reduce,
+                FusionKind::kFusible, whole)
         .inputs = {partial};
   }
   graph.order(w, false);
@@ -252,8 +253,7 @@ void split_reductions(const Workload& w, FusionGraph& graph) {
     const int64_t length = from.elements / to.elements;
     int64_t parts = 1;
     while (4 * parts * parts <= length) parts *= 2;
-    const uint32_t partial =
-        graph.add_value(graph.add_type(to, {parts, to.elements}, to.element));
+    const uint32_t partial = graph.add_value(graph.add_type(to, {parts, to.elements}, to.element));
     const OpId op = node.op;
     const uint64_t position = node.position;
     graph.nodes[n].outputs[0] = partial;

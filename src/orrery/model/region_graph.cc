@@ -62,8 +62,8 @@ Kernel RegionGraph::kernel_of_group(uint32_t g, OpId* named, uint32_t* fused) co
       if (!graph_.values[v].constant) one.inputs.push_back(place(v));
     for (uint32_t v : node.outputs) {
       one.outputs.push_back(place(v));
-      const bool needed = graph_.values[v].returned || graph_.values[v].users.empty() ||
-                          is_read_outside(node, v);
+      const bool needed =
+          graph_.values[v].returned || graph_.values[v].users.empty() || is_read_outside(node, v);
       if (needed && is_stored_by(n, g)) group.stored.push_back(place(v));
     }
   }
@@ -80,7 +80,8 @@ Kernel RegionGraph::kernel_of_group(uint32_t g, OpId* named, uint32_t* fused) co
     kernel.cost.bytes_written += static_cast<double>(updated.type->bytes);
   }
   if (rules_.single_precision_as_tf32 && kernel.cost.matrix_type == ElementType::kF32 &&
-      w_.view(hero.op).integer(Attr::kPrecision, 0) == 0 && device_.matrix[ElementType::kTF32].value > 0)
+      w_.view(hero.op).integer(Attr::kPrecision, 0) == 0 &&
+      device_.matrix[ElementType::kTF32].value > 0)
     kernel.cost.matrix_type = ElementType::kTF32;
   return kernel;
 }

@@ -30,11 +30,11 @@ struct FusionRules {
   /// order: products their batch, kept and summed dimensions side by side, convolutions
   /// features innermost.
   bool layouts = false;
-  bool merge_products = false;    ///< Those that share an operand run as one.
-  bool vector_products = false;   ///< Products with a vector are reductions.
-  bool split_products = false;    ///< Small results of long sums are made in parts.
-  bool split_reductions = false;  ///< Long ones over outer dimensions run in two steps.
-  bool normalizations = false;    ///< Reductions along rows join what spreads them over the rows.
+  bool merge_products = false;     ///< Those that share an operand run as one.
+  bool vector_products = false;    ///< Products with a vector are reductions.
+  bool split_products = false;     ///< Small results of long sums are made in parts.
+  bool split_reductions = false;   ///< Long ones over outer dimensions run in two steps.
+  bool normalizations = false;     ///< Reductions along rows join what spreads them over the rows.
   bool product_prologues = false;  ///< Scales and moves before a small product run inside it.
   bool product_epilogues = false;  ///< Scales and biases behind a product or convolution.
   bool multi_output = false;       ///< Kernels over the same elements of a tensor become one.
