@@ -34,6 +34,8 @@ constexpr double kLeastSharedElements = 2;
 constexpr size_t kLongestSearch = 64;
 /// Nodes between kernels that may still become one.
 constexpr uint32_t kFarthest = 512;
+/// Work an element beyond which nothing is computed twice.
+constexpr double kMostWork = 1e4;
 /// Values whose reading is weighed before a node is computed again.
 constexpr size_t kMostLeaves = 16;
 /// How far a reduction's input is followed to see that a kernel reads what it comes from.
@@ -261,7 +263,8 @@ class Fuser {
           const uint32_t producer = g_.values[v].producer;
           for (uint32_t leaf : leaves_[producer]) add(leaf);
           parts_[n] = std::max(parts_[n], parts_[producer]);
-          if (elements(g_.nodes[producer]) == elements(node)) leaf_work_[n] += leaf_work_[producer];
+          if (elements(g_.nodes[producer]) == elements(node))
+            leaf_work_[n] = std::min(kMostWork, leaf_work_[n] + leaf_work_[producer]);
         }
       }
     }
@@ -678,11 +681,17 @@ class Fuser {
     }
     for (uint32_t v : b.inputs)
       if (!reads(a, v)) a.inputs.push_back(v);
-    members_[into].insert(members_[into].end(), members_[from].begin(), members_[from].end());
-    for (uint32_t n : members_[from])
-      for (uint32_t v : g_.nodes[n].outputs) std::erase(a.inputs, v);
-    for (uint32_t n : members_[into])
-      for (uint32_t v : g_.nodes[n].outputs) std::erase(a.inputs, v);
+    auto& members = members_[into];
+    if (members.size() < members_[from].size()) members.swap(members_[from]);
+    members.insert(members.end(), members_[from].begin(), members_[from].end());
+    members_[from].clear();
+    std::erase_if(a.inputs, [&](uint32_t v) {
+      const uint32_t producer = g_.values[v].producer;
+      if (producer == kNoNode) return false;
+      for (uint32_t g : g_.nodes[producer].groups)
+        if (resolve(g) == into) return true;
+      return false;
+    });
   }
 
   std::vector<uint32_t> readers_of(uint32_t value) const {
