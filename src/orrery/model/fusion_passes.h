@@ -19,6 +19,10 @@ ProductShape product_shape(const Workload& workload, const FusionGraph& graph,
 /// are read (XLA's dot merger).
 void merge_products(const Workload& workload, FusionGraph& graph);
 
+/// Products of rows with the weights of their groups become products with all weights, of rows
+/// spread over as many columns as there are groups, zeros elsewhere (XLA's ragged dot expander).
+void expand_grouped_products(const Workload& workload, FusionGraph& graph);
+
 /// Whether a product is one with a vector, better summed than multiplied.
 bool is_vector_product(const Workload& workload, const FusionGraph& graph, const FusionNode& node);
 

@@ -176,6 +176,41 @@ void merge_products(const Workload& w, FusionGraph& graph) {
   graph.order(w, false);
 }
 
+void expand_grouped_products(const Workload& w, FusionGraph& graph) {
+  std::map<std::pair<uint32_t, int64_t>, uint32_t> spread;  // rows, by value and groups
+  const size_t count = graph.nodes.size();
+  for (size_t n = 0; n < count; ++n) {
+    if (graph.nodes[n].code != Opcode::k_grouped_dot || graph.nodes[n].inputs.size() < 3) continue;
+    const Type& rows = *graph.values[graph.nodes[n].inputs[0]].type;
+    const Type& weights = *graph.values[graph.nodes[n].inputs[1]].type;
+    if (rows.rank() < 1 || weights.rank() < 3) continue;
+    const int64_t groups = std::max<int64_t>(1, weights.dims[0]);
+    const int64_t depth = std::max<int64_t>(1, rows.dims.back());
+    ProductShape shape;
+    shape.k = joined(groups, depth);
+    shape.m = std::max<int64_t>(1, rows.elements / depth);
+    shape.n = std::max<int64_t>(1, weights.elements / shape.k);
+    shape.weight = weights.element;
+    const std::vector<uint32_t> inputs = graph.nodes[n].inputs;
+    const auto [at, added] = spread.try_emplace({inputs[0], groups});
+    if (added) {
+      at->second = graph.add_value(graph.add_type(rows, {shape.m, shape.k}, rows.element));
+      graph
+          .insert(graph.nodes[n].position - 1, graph.nodes[n].op, Opcode::k_select,
+                  FusionKind::kFusible, at->second)
+          .inputs = {inputs[0], inputs[2]};
+    }
+    FusionNode& node = graph.nodes[n];
+    node.code = Opcode::k_dot_general;
+    node.kind = FusionKind::kProduct;
+    node.inserted = true;
+    node.inputs = {at->second, inputs[1]};
+    node.shape = static_cast<int32_t>(graph.shapes.size());
+    graph.shapes.emplace_back(shape);
+  }
+  graph.order(w, false);
+}
+
 void reduce_vector_products(const Workload& w, FusionGraph& graph) {
   const size_t count = graph.nodes.size();
   for (size_t n = 0; n < count; ++n) {

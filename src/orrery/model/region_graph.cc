@@ -15,6 +15,7 @@ constexpr uint32_t kNone = kNoNode;
 RegionGraph::RegionGraph(const Workload& w, const Device& device, const FusionRules& rules,
                          const SmallFunctions& small, RegionId region)
     : w_(w), device_(device), rules_(rules), graph_(build_fusion_graph(w, rules, small, region)) {
+  if (rules.expand_grouped_products) expand_grouped_products(w, graph_);
   if (rules.vector_products) reduce_vector_products(w, graph_);
   if (rules.merge_products) merge_products(w, graph_);
   if (rules.split_products) split_products(w, graph_);

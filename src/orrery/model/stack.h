@@ -30,6 +30,7 @@ struct FusionRules {
   /// order: products their batch, kept and summed dimensions side by side, convolutions
   /// features innermost.
   bool layouts = false;
+  bool expand_grouped_products = false;  ///< Rows of several groups are multiplied with all.
   bool merge_products = false;     ///< Those that share an operand run as one.
   bool vector_products = false;    ///< Products with a vector are reductions.
   bool split_products = false;     ///< Small results of long sums are made in parts.

@@ -19,6 +19,7 @@ class Xla final : public Stack {
             .single_precision_as_tf32 = true,
             .simplify = true,
             .layouts = true,
+            .expand_grouped_products = true,
             .merge_products = true,
             .vector_products = true,
             .split_products = true,
