@@ -15,6 +15,7 @@ namespace orrery {
 namespace {
 
 constexpr size_t kMostSmallOperations = 64;
+constexpr size_t kDeepestSmallCalls = 16;
 /// Constants up to this size live in the kernels' code or cache.
 constexpr int64_t kLargeConstantBytes = 4096;
 
@@ -802,32 +803,48 @@ class Builder {
 SmallFunctions::SmallFunctions(const Workload& w, bool enabled)
     : small_(w.functions().size(), false) {
   if (!enabled) return;
-  for (uint32_t i = 0; i < w.functions().size(); ++i) {
-    const Function& f = w.functions()[i];
-    if (!f.body.valid() || FunctionId{i} == w.entry()) continue;
-    const Region& body = w.region(f.body);
-    if (body.end_op - body.first_op > kMostSmallOperations) continue;
-    bool small = true;
-    for_each_op(w, body, [&](OpId id) {
-      switch (op_class(w.op(id).code)) {
-        case OpClass::kVector:
-        case OpClass::kTranscendental:
-        case OpClass::kView:
-        case OpClass::kConstant:
-        case OpClass::kGenerate:
-        case OpClass::kMove:
-        case OpClass::kIndexed:
-        case OpClass::kReduction:
-          break;
-        case OpClass::kControl:
-          small &= w.op(id).code == Opcode::k_return;
-          break;
-        default:
-          small = false;
-      }
-    });
-    small_[i] = small;
-  }
+  // Functions may call each other: each is measured once, those under measurement are large.
+  enum class State : uint8_t { kUnknown, kOpen, kSmall, kLarge };
+  std::vector<State> states(w.functions().size(), State::kUnknown);
+  std::vector<size_t> sizes(w.functions().size(), 0);
+  const auto measure = [&](auto& self, FunctionId f, size_t depth) -> bool {
+    State& state = states[f.index];
+    if (state != State::kUnknown) return state == State::kSmall;
+    const Function& function = w.function(f);
+    if (!function.body.valid() || f == w.entry() || depth > kDeepestSmallCalls) return false;
+    const Region& body = w.region(function.body);
+    size_t size = body.end_op - body.first_op;
+    state = State::kOpen;
+    bool small = size <= kMostSmallOperations;
+    if (small)
+      for_each_op(w, body, [&](OpId id) {
+        const OpView op = w.view(id);
+        switch (op_class(op.code())) {
+          case OpClass::kVector:
+          case OpClass::kTranscendental:
+          case OpClass::kView:
+          case OpClass::kConstant:
+          case OpClass::kGenerate:
+          case OpClass::kMove:
+          case OpClass::kIndexed:
+          case OpClass::kReduction:
+            break;
+          case OpClass::kControl:
+            if (op.code() == Opcode::k_return) break;
+            small = small && is_inlined_call(op.code()) && op.callee().valid() &&
+                    self(self, op.callee(), depth + 1);
+            if (small) size += sizes[op.callee().index];
+            break;
+          default:
+            small = false;
+        }
+      });
+    small = small && size <= kMostSmallOperations;
+    sizes[f.index] = size;
+    states[f.index] = small ? State::kSmall : State::kLarge;
+    return small;
+  };
+  for (uint32_t i = 0; i < w.functions().size(); ++i) small_[i] = measure(measure, FunctionId{i}, 0);
 }
 
 bool is_sliced_read(Opcode code) {
