@@ -400,6 +400,8 @@ class Fuser {
     if (node.kind == FusionKind::kReduction) return rows_fit(node, group);
     if (group.form == Form::kRows && parts_[n] * group.row > kMostSplitRow) return false;
     if (node.kind != FusionKind::kFusible) return false;
+    // The products of a sum with few results, which was found to need a kernel of its own.
+    if (node.inserted && node.code == Opcode::k_multiply) return false;
     switch (node.code) {
       case Opcode::k_dynamic_update_slice:
         return false;
@@ -507,7 +509,7 @@ class Fuser {
     if (stored) joinable = false;
     const bool fused =
         joinable && !consumers.empty() && (consumers.size() <= kMostCopies || !reads_something) &&
-        (consumers.size() == 1 || node.code != Opcode::k_concatenate) && pays(n, consumers, times);
+        (consumers.size() <= 2 || node.code != Opcode::k_concatenate) && pays(n, consumers, times);
     const bool product_user = !generated.empty() || !by_library.empty();
     if (fused) {
       for (size_t i = 0; i < consumers.size(); ++i) {
@@ -747,7 +749,9 @@ class Fuser {
       // What makes it takes in a reader of the same elements.
       if (g_.values[v].producer == kNoNode) continue;
       const FusionNode& producer = g_.nodes[g_.values[v].producer];
-      if (producer.kind != FusionKind::kFusible || producer.groups.size() != 1) continue;
+      if (producer.kind != FusionKind::kFusible || producer.groups.size() != 1 ||
+          (producer.inserted && producer.code == Opcode::k_multiply))
+        continue;
       const uint32_t maker = resolve(producer.groups[0]);
       for (uint32_t reader : readers) {
         if (groups_[reader].joined != kNoNode || reader == maker ||

@@ -34,6 +34,10 @@ void reduce_vector_products(const Workload& workload, FusionGraph& graph);
 /// reads the result (XLA's split-k rewriter).
 void split_products(const Workload& workload, FusionGraph& graph);
 
+/// The gradient of a pooling window finds where the largest elements lie, then scatters to them
+/// (XLA's select-and-scatter expander).
+void expand_window_gradients(const Workload& workload, FusionGraph& graph);
+
 /// Long reductions over the outer dimensions run in two steps (XLA's tree reduction rewriter).
 void split_reductions(const Workload& workload, FusionGraph& graph);
 

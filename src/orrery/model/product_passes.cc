@@ -30,6 +30,25 @@ bool same(std::span<const int64_t> a, std::span<const int64_t> b) {
 
 int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+/// Sums of fewer elements over outer dimensions run in one step: XLA's bound for reductions
+/// without atomics.
+constexpr int64_t kLongReduction = 4096;
+
+/// Splits a sum of `length` elements: parts of type `element`, then those.
+void split_reduction(FusionGraph& graph, size_t n, int64_t length, ElementType element) {
+  const uint32_t whole = graph.nodes[n].outputs[0];
+  const Type& to = *graph.values[whole].type;
+  int64_t parts = 1;
+  while (4 * parts * parts <= length) parts *= 2;
+  const uint32_t partial = graph.add_value(graph.add_type(to, {parts, to.elements}, element));
+  graph.nodes[n].outputs[0] = partial;
+  FusionNode& second = graph.insert(graph.nodes[n].position + 1, graph.nodes[n].op,
+                                    Opcode::k_reduce, FusionKind::kReduction, whole);
+  second.inputs = {partial};
+  second.shape = static_cast<int32_t>(graph.shapes.size());
+  graph.shapes.emplace_back(RowShape{to.elements, parts, to.elements});
+}
+
 class Merger {
  public:
   Merger(const Workload& w, FusionGraph& g) : w_(w), g_(g) {}
@@ -227,6 +246,10 @@ void reduce_vector_products(const Workload& w, FusionGraph& graph) {
     node.shape = static_cast<int32_t>(graph.shapes.size());
     graph.shapes.emplace_back(RowShape{results, shape.k, along_rows ? 1 : results});
     if (along_rows || results > kFewColumns) continue;
+    if (shape.k > kLongReduction) {
+      split_reduction(graph, n, shape.k, ElementType::kF32);
+      continue;
+    }
     // Too few columns to keep the device busy: the elementwise product is a kernel of its own.
     const uint32_t factor = node.inputs[matrix];
     const uint32_t product = graph.add_value(graph.add_type(
@@ -272,9 +295,6 @@ void split_products(const Workload& w, FusionGraph& graph) {
 }
 
 void split_reductions(const Workload& w, FusionGraph& graph) {
-  // Below this many summed elements one step is as fast: XLA's bound for reductions over
-  // outer dimensions without atomics.
-  constexpr int64_t kLongReduction = 4096;
   const size_t count = graph.nodes.size();
   for (size_t n = 0; n < count; ++n) {
     const FusionNode& node = graph.nodes[n];
@@ -282,21 +302,35 @@ void split_reductions(const Workload& w, FusionGraph& graph) {
         node.outputs.size() != 1 || w.op(node.op).code != Opcode::k_reduce)
       continue;
     const Type& from = *graph.values[node.inputs[0]].type;
-    const uint32_t whole = node.outputs[0];
-    const Type& to = *graph.values[whole].type;
+    const Type& to = *graph.values[node.outputs[0]].type;
     if (to.elements <= 1 || from.elements / to.elements < kLongReduction) continue;
-    const int64_t length = from.elements / to.elements;
-    int64_t parts = 1;
-    while (4 * parts * parts <= length) parts *= 2;
-    const uint32_t partial = graph.add_value(graph.add_type(to, {parts, to.elements}, to.element));
-    const OpId op = node.op;
-    const uint64_t position = node.position;
-    graph.nodes[n].outputs[0] = partial;
-    FusionNode& second =
-        graph.insert(position + 1, op, Opcode::k_reduce, FusionKind::kReduction, whole);
-    second.inputs = {partial};
-    second.shape = static_cast<int32_t>(graph.shapes.size());
-    graph.shapes.emplace_back(RowShape{to.elements, parts, to.elements});
+    split_reduction(graph, n, from.elements / to.elements, to.element);
+  }
+  graph.order(w, false);
+}
+
+void expand_window_gradients(const Workload& w, FusionGraph& graph) {
+  const size_t count = graph.nodes.size();
+  for (size_t n = 0; n < count; ++n) {
+    if (graph.nodes[n].code != Opcode::k_select_and_scatter || graph.nodes[n].inputs.size() < 2)
+      continue;
+    const std::vector<uint32_t> inputs = graph.nodes[n].inputs;
+    const uint64_t position = graph.nodes[n].position;
+    const OpId op = graph.nodes[n].op;
+    const Type& operand = *graph.values[inputs[0]].type;
+    const Type& source = *graph.values[inputs[1]].type;
+    // Where each window's largest element lies: its value and a coordinate a dimension.
+    const uint32_t places = graph.add_value(graph.add_type(
+        source, {static_cast<int64_t>(operand.rank()) + 1, source.elements}, ElementType::kS32));
+    graph.insert(position - 2, op, Opcode::k_reduce_window, FusionKind::kReduction, places).inputs =
+        {inputs[0]};
+    const uint32_t zeros = graph.add_value(&operand);
+    graph.insert(position - 1, op, Opcode::k_broadcast, FusionKind::kFusible, zeros);
+    FusionNode& node = graph.nodes[n];
+    node.code = Opcode::k_scatter;
+    node.kind = FusionKind::kReduction;
+    node.inserted = true;
+    node.inputs = {zeros, places, inputs[1]};
   }
   graph.order(w, false);
 }

@@ -19,6 +19,7 @@ RegionGraph::RegionGraph(const Workload& w, const Device& device, const FusionRu
   if (rules.vector_products) reduce_vector_products(w, graph_);
   if (rules.merge_products) merge_products(w, graph_);
   if (rules.split_products) split_products(w, graph_);
+  if (rules.expand_window_gradients) expand_window_gradients(w, graph_);
   if (rules.split_reductions) split_reductions(w, graph_);
   groups_ = fuse(w, device, rules, graph_);
 }

@@ -23,6 +23,7 @@ class Xla final : public Stack {
             .merge_products = true,
             .vector_products = true,
             .split_products = true,
+            .expand_window_gradients = true,
             .split_reductions = true,
             .normalizations = true,
             .product_prologues = true,
