@@ -19,8 +19,10 @@ constexpr size_t kDeepestSmallCalls = 16;
 /// Constants up to this size live in the kernels' code or cache.
 constexpr int64_t kLargeConstantBytes = 4096;
 
-/// Logical dimensions in the order they lie in memory, slowest first. Empty: row-major.
+/// Logical dimensions in the order they lie in memory, slowest first. Empty: row-major, as are
+/// all tensors of more dimensions than kMostOrdered.
 using Order = std::vector<uint8_t>;
+constexpr int kMostOrdered = 64;
 
 /// A value as an operation sees it, through views.
 struct Seen {
@@ -52,7 +54,7 @@ Order normal(Order order, const std::vector<int64_t>& dims) {
 Order transposed(const Order& order, std::span<const int64_t> permutation,
                  const std::vector<int64_t>& result_dims) {
   const size_t rank = result_dims.size();
-  if (permutation.size() != rank) return {};
+  if (permutation.size() != rank || rank > kMostOrdered) return {};
   std::vector<uint8_t> result_of(rank);
   for (size_t i = 0; i < rank; ++i) {
     if (permutation[i] < 0 || static_cast<size_t>(permutation[i]) >= rank) return {};
@@ -68,6 +70,7 @@ bool reshaped(const Order& order, const std::vector<int64_t>& from, const std::v
               Order* found) {
   found->clear();
   if (order.empty()) return true;
+  if (to.size() > kMostOrdered) return false;
   // Which runs of `from` make up which runs of `to`; those of size one go anywhere.
   std::vector<std::pair<std::vector<uint8_t>, std::vector<uint8_t>>> runs;
   for (size_t i = 0, j = 0; i < from.size() || j < to.size();) {
@@ -114,8 +117,8 @@ bool reshaped(const Order& order, const std::vector<int64_t>& from, const std::v
     }
     found->insert(found->end(), run->second.begin(), run->second.end());
   }
-  for (uint8_t d = 0; d < to.size(); ++d)
-    if (to[d] == 1) found->push_back(d);
+  for (size_t d = 0; d < to.size(); ++d)
+    if (to[d] == 1) found->push_back(static_cast<uint8_t>(d));
   *found = normal(std::move(*found), to);
   return true;
 }
@@ -138,6 +141,7 @@ Order reduced(const Order& order, const Type& from, std::span<const int64_t> dim
 
 /// Whether the reduced dimensions are the innermost in memory.
 bool reduces_rows(const Order& order, const Type& from, std::span<const int64_t> dims) {
+  if (from.rank() > kMostOrdered) return false;
   bool seen_kept = false;
   bool seen_reduced = false;
   const Order all = whole_order(order, from.dims.size());
@@ -397,15 +401,15 @@ class Builder {
     const auto contracting =
         op.integers(operand == 0 ? Attr::kLhsContracting : Attr::kRhsContracting);
     const Type& type = op.operand_type(operand);
-    if (type.rank() > 200 || is_product_operand(seen.order, type, batching, contracting) ||
+    if (type.rank() > kMostOrdered || is_product_operand(seen.order, type, batching, contracting) ||
         by_library_.count(seen.value) > 0)
       return seen;
     Order target(batching.begin(), batching.end());
     const auto append = [&](bool summed) {
-      for (uint8_t d = 0; d < type.dims.size(); ++d) {
+      for (int64_t d = 0; d < type.rank(); ++d) {
         if (std::find(batching.begin(), batching.end(), d) != batching.end()) continue;
         const bool is = std::find(contracting.begin(), contracting.end(), d) != contracting.end();
-        if (is == summed) target.push_back(d);
+        if (is == summed) target.push_back(static_cast<uint8_t>(d));
       }
     };
     append(false);
@@ -449,6 +453,7 @@ class Builder {
       return found == padded_.end() ? seen : Seen{.value = found->second, .order = {}};
     }
     const Type& type = op.operand_type(operand);
+    if (type.rank() > kMostOrdered) return seen;
     Order target;
     const auto spatial = op.integers(operand == 0 ? Attr::kInputSpatial : Attr::kKernelSpatial);
     auto first =
@@ -499,6 +504,7 @@ class Builder {
   Order result_order(const OpView& op, const std::vector<Seen>& operands) {
     if (!rules_.layouts || operands.empty() || op.result_count() == 0) return {};
     const Type& result = op.result_type(0);
+    if (result.rank() > kMostOrdered) return {};
     switch (op.code()) {
       case Opcode::k_reduce:
         return reduced(operands[0].order, op.operand_type(0), op.integers(Attr::kDimensions));
@@ -508,7 +514,9 @@ class Builder {
       case Opcode::k_dynamic_update_slice:
       case Opcode::k_reverse:
       case Opcode::k_concatenate:
-        return normal(whole_order(operands[0].order, result.dims.size()), result.dims);
+        return operands[0].order.size() == result.dims.size()
+                   ? normal(operands[0].order, result.dims)
+                   : Order{};
       case Opcode::k_convolution: {
         if (!is_filter_gradient(op)) return {};
         // Written as a filter is read; which of its dimensions that is, the image's batch tells.
@@ -547,6 +555,7 @@ class Builder {
     const auto contracting =
         op.integers(matrix == 0 ? Attr::kLhsContracting : Attr::kRhsContracting);
     const Type& type = op.operand_type(matrix);
+    if (type.rank() > kMostOrdered || op.result_type(0).rank() > kMostOrdered) return {};
     // Result: batch, then what is kept of the first, then of the second operand.
     const size_t other_kept = op.operand_type(1 - matrix).dims.size() - batching.size() -
                               op.integers(Attr::kLhsContracting).size();
@@ -562,8 +571,9 @@ class Builder {
     for (uint8_t d : whole_order(operands[matrix].order, type.dims.size()))
       if (result_of[d] >= 0) order.push_back(static_cast<uint8_t>(result_of[d]));
     const std::vector<int64_t>& dims = op.result_type(0).dims;
-    for (uint8_t d = 0; d < dims.size(); ++d)
-      if (std::find(order.begin(), order.end(), d) == order.end()) order.push_back(d);
+    for (size_t d = 0; d < dims.size(); ++d)
+      if (std::find(order.begin(), order.end(), d) == order.end())
+        order.push_back(static_cast<uint8_t>(d));
     return order.size() == dims.size() ? normal(std::move(order), dims) : Order{};
   }
 
@@ -753,7 +763,8 @@ class Builder {
       }
     }
     node.position = next_position();
-    if (op.code() == Opcode::k_reduce && !operands.empty() && operands[0].mixed) {
+    if (op.code() == Opcode::k_reduce && !operands.empty() && operands[0].mixed &&
+        op.operand_type(0).rank() <= kMostOrdered) {
       const Type& type = op.operand_type(0);
       operands[0] = rearranged(operands[0], type, whole_order({}, type.dims.size()), op.id());
       node.position = next_position();
@@ -844,7 +855,8 @@ SmallFunctions::SmallFunctions(const Workload& w, bool enabled)
     states[f.index] = small ? State::kSmall : State::kLarge;
     return small;
   };
-  for (uint32_t i = 0; i < w.functions().size(); ++i) small_[i] = measure(measure, FunctionId{i}, 0);
+  for (uint32_t i = 0; i < w.functions().size(); ++i)
+    small_[i] = measure(measure, FunctionId{i}, 0);
 }
 
 bool is_sliced_read(Opcode code) {

@@ -135,6 +135,7 @@ class Merger {
     const uint32_t result = g_.add_value(g_.add_type(
         operand, {shape.m, shape.n}, g_.values[g_.nodes[first].outputs[0]].type->element));
     std::vector<uint32_t> parts;
+    parts.reserve(dots.size());
     for (uint32_t d : dots) parts.push_back(g_.nodes[d].inputs[1 - side]);
     const uint32_t shared = g_.nodes[first].inputs[side];
     uint64_t after = place;
@@ -322,8 +323,8 @@ void expand_window_gradients(const Workload& w, FusionGraph& graph) {
     // Where each window's largest element lies: its value and a coordinate a dimension.
     const uint32_t places = graph.add_value(graph.add_type(
         source, {static_cast<int64_t>(operand.rank()) + 1, source.elements}, ElementType::kS32));
-    graph.insert(position - 2, op, Opcode::k_reduce_window, FusionKind::kReduction, places).inputs =
-        {inputs[0]};
+    graph.insert(position - 2, op, Opcode::k_reduce_window, FusionKind::kReduction, places)
+        .inputs = {inputs[0]};
     const uint32_t zeros = graph.add_value(&operand);
     graph.insert(position - 1, op, Opcode::k_broadcast, FusionKind::kFusible, zeros);
     FusionNode& node = graph.nodes[n];

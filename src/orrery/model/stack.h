@@ -31,11 +31,11 @@ struct FusionRules {
   /// features innermost.
   bool layouts = false;
   bool expand_grouped_products = false;  ///< Rows of several groups are multiplied with all.
-  bool merge_products = false;     ///< Those that share an operand run as one.
-  bool vector_products = false;    ///< Products with a vector are reductions.
-  bool split_products = false;     ///< Small results of long sums are made in parts.
+  bool merge_products = false;           ///< Those that share an operand run as one.
+  bool vector_products = false;          ///< Products with a vector are reductions.
+  bool split_products = false;           ///< Small results of long sums are made in parts.
   bool expand_window_gradients = false;  ///< Find the largest elements, then scatter to them.
-  bool split_reductions = false;   ///< Long ones over outer dimensions run in two steps.
+  bool split_reductions = false;         ///< Long ones over outer dimensions run in two steps.
   bool normalizations = false;     ///< Reductions along rows join what spreads them over the rows.
   bool product_prologues = false;  ///< Scales and moves before a small product run inside it.
   bool product_epilogues = false;  ///< Scales and biases behind a product or convolution.
