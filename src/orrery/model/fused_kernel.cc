@@ -107,8 +107,8 @@ class Demand {
     return elements_of(*group.values[value]);
   }
 
-  static double of_operand(const FusedGroup& group, const FusedGroup::Node& node, size_t i,
-                           double wanted) {
+  double of_operand(const FusedGroup& group, const FusedGroup::Node& node, size_t i,
+                    double wanted) const {
     const double whole = elements(group, node.inputs[i]);
     switch (op_class(node.code)) {
       case OpClass::kContraction:

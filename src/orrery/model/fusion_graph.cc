@@ -395,6 +395,13 @@ class Builder {
     return result;
   }
 
+  /// A constant of one number, written to memory for what updates it.
+  uint32_t filled(uint32_t constant, OpId op) {
+    const uint32_t value = g_.add_value(g_.values[constant].type);
+    g_.insert(next_position(), op, Opcode::k_broadcast, FusionKind::kFusible, value);
+    return value;
+  }
+
   /// Products read an operand whose batch, kept and summed dimensions lie side by side.
   Seen product_operand(const OpView& op, uint32_t operand, const Seen& seen) {
     const auto batching = op.integers(operand == 0 ? Attr::kLhsBatching : Attr::kRhsBatching);
@@ -762,6 +769,9 @@ class Builder {
           operands[i] = convolution_operand(op, i, operands[i]);
       }
     }
+    if ((op.code() == Opcode::k_scatter || op.code() == Opcode::k_dynamic_update_slice) &&
+        !operands.empty() && g_.values[operands[0].value].splat)
+      operands[0].value = filled(operands[0].value, op.id());
     node.position = next_position();
     if (op.code() == Opcode::k_reduce && !operands.empty() && operands[0].mixed &&
         op.operand_type(0).rank() <= kMostOrdered) {
