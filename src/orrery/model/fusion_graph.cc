@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <ranges>
 #include <unordered_set>
 
 #include "orrery/kernel/describe.h"
@@ -786,7 +787,20 @@ class Builder {
     if (op.code() == Opcode::k_reduce && !operands.empty())
       node.along_rows =
           reduces_rows(operands[0].order, op.operand_type(0), op.integers(Attr::kDimensions));
-    for (const Seen& seen : operands) node.inputs.push_back(seen.value);
+    const bool joins = rules_.simplify && op.code() == Opcode::k_concatenate;
+    for (uint32_t i = 0; i < operands.size(); ++i) {
+      const auto inner = joins ? joined_.find(operands[i].value) : joined_.end();
+      // Joined along the same dimension before: its parts are joined at once.
+      if (inner != joined_.end() &&
+          std::ranges::equal(w_.view(g_.nodes[inner->second].op).integers(Attr::kDimensions),
+                             op.integers(Attr::kDimensions)) &&
+          g_.values[operands[i].value].type->dims == op.operand_type(i).dims) {
+        const auto& parts = g_.nodes[inner->second].inputs;
+        node.inputs.insert(node.inputs.end(), parts.begin(), parts.end());
+      } else {
+        node.inputs.push_back(operands[i].value);
+      }
+    }
     Order order = vector ? vector_product_order(op, operands) : result_order(op, operands);
     const bool mixed = rules_.layouts && is_elementwise(op.code()) && is_mixed(op, operands);
     const bool flexible = op.code() == Opcode::k_broadcast_in_dim || op.code() == Opcode::k_iota;
@@ -796,6 +810,7 @@ class Builder {
       const uint32_t v = g_.add_value(&op.result_type(i));
       node.outputs.push_back(v);
       made_.insert(v);
+      if (joins) joined_[v] = static_cast<uint32_t>(g_.nodes.size());
       if (updates) updated_[v] = static_cast<uint32_t>(g_.nodes.size());
       if (op_class(op.code()) == OpClass::kLibrary) by_library_.insert(v);
       Seen seen{.value = v, .order = {}, .flexible = flexible, .mixed = mixed};
@@ -814,6 +829,7 @@ class Builder {
   std::map<std::pair<const Type*, uint64_t>, uint32_t> numbers_;
   std::map<std::pair<uint32_t, Order>, uint32_t> rearranged_;
   std::unordered_map<uint32_t, uint32_t> padded_;
+  std::unordered_map<uint32_t, uint32_t> joined_;   ///< Results of concatenations, by node.
   std::unordered_set<uint32_t> made_;               ///< Values that nodes make.
   std::unordered_map<uint32_t, uint32_t> updated_;  ///< Arguments after an update, by that node.
   std::unordered_set<uint32_t> by_library_;  ///< Written in whatever order their reader wants.

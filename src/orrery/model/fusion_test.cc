@@ -308,6 +308,25 @@ TEST(Fusion, NumbersKnownBeforehandAreNotRead) {
   EXPECT_EQ(p.launches[0].kernel.cost.transcendental_flops, 0);
 }
 
+// llama2_7b_b1_s512_prefill_scan stacks its layers' weights sixteen at a time;
+// loop_concatenate_fusion joins all 32.
+TEST(Fusion, ConcatenationsOfConcatenationsAreOne) {
+  const std::string x = type("1x1024", "f32"), two = type("2x1024", "f32"),
+                    four = type("4x1024", "f32");
+  const auto join = [](const std::string& result, const std::string& parts, const std::string& from,
+                       const std::string& to) {
+    return "  %" + result + " = stablehlo.concatenate " + parts + ", dim = 0 : (" + from + ", " +
+           from + ") -> " + to + "\n";
+  };
+  const Program p = lower_for_xla(
+      function_of("(%a: " + x + ", %b: " + x + ", %c: " + x + ", %d: " + x + ") -> " + four,
+                  join("e", "%a, %b", x, two) + join("f", "%c, %d", x, two) +
+                      join("g", "%e, %f", two, four) + "  return %g : " + four));
+  ASSERT_EQ(p.launches.size(), 1u);
+  EXPECT_EQ(p.launches[0].fused, 1u);
+  EXPECT_EQ(p.launches[0].kernel.cost.bytes_read, 4 * 4096);
+}
+
 // Positions and masks of all layers are computed where they are used.
 TEST(Fusion, ATrainingStepsWorthOfOperationsIsFusedInTime) {
   const std::string x = type("1024x1024", "f32");
