@@ -8,7 +8,8 @@ FOLDER/models.csv gets one row a case, in the columns of the project's tables of
 `pipe_us` is the time of a call when calls are queued back to back for a second and more, `sync_us`
 that of one call and a wait (with its tenth and ninetieth percentile), `energy_mj` the board's
 energy a call in the first loop, the bytes are those of XLA's buffer assignment, `kernel_sum_us` and
-`kernels` the time and number of the device kernels of a call as profiled. FOLDER/models.tar.gz
+`kernels` the time and number of the device kernels of a call as profiled, `busy_us` the time in
+which any of them ran. FOLDER/models.tar.gz
 holds of each case its StableHLO module (.mlir), the optimised HLO (.hlo) and its kernels in order
 (.kernels.csv: start and duration in us, name, HLO instruction, stream).
 
@@ -35,7 +36,8 @@ from jaxlib import xla_client
 from kernels import Nvml
 
 COLUMNS = ["case", "sync_us", "sync_p10_us", "sync_p90_us", "pipe_us", "iters", "energy_mj", "arg_bytes", "out_bytes",
-           "temp_bytes", "alias_bytes", "peak_bytes", "hlo_fusions", "hlo_customcalls", "kernel_sum_us", "kernels",
+           "temp_bytes", "alias_bytes", "peak_bytes", "hlo_fusions", "hlo_customcalls", "kernel_sum_us", "busy_us",
+           "kernels",
            "sm_mhz", "compile_s"]
 BF16 = jnp.bfloat16
 
@@ -613,6 +615,15 @@ def kernels_of(program, calls):
     return [(k[0], statistics.median(run[i][1] for run in runs), *k[2:]) for i, k in enumerate(runs[-1])]
 
 
+def busy(kernels):
+    """The time in which some kernel runs: neighbours in a graph overlap a little."""
+    end = total = 0.0
+    for start, duration, *_ in kernels:
+        total += max(0.0, start + duration - max(start, end))
+        end = max(end, start + duration)
+    return total
+
+
 def measure(case, program, nvml):
     for _ in range(3):
         jax.block_until_ready(program.call())
@@ -645,7 +656,7 @@ def measure(case, program, nvml):
         "peak_bytes": memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes
         - memory.alias_size_in_bytes,
         "hlo_fusions": entry.count(" fusion("), "hlo_customcalls": entry.count(" custom-call("),
-        "kernel_sum_us": sum(k[1] for k in kernels), "kernels": len(kernels), "sm_mhz": clock,
+        "kernel_sum_us": sum(k[1] for k in kernels), "busy_us": busy(kernels), "kernels": len(kernels), "sm_mhz": clock,
         "compile_s": round(program.compile_seconds, 1),
     }
     listing = io.StringIO()

@@ -130,6 +130,8 @@ PredictAnswer Session::predict(const PredictRequest& request) const {
   answer.energy_known = device.power_limit.value > 0;
   answer.energy_j = answer.energy_known ? state.energy.value : 0;
   answer.launches = total.launches;
+  answer.composition = {total.kernels.value, total.gaps.value, total.host.value,
+                        total.kernels.value > 0 ? total.step.value / total.kernels - 1 : 0};
 
   answer.gaps = program.gaps;
   std::map<std::string, size_t> by_name;

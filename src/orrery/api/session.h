@@ -73,6 +73,14 @@ struct MemoryAnswer {
   bool fits = true;
 };
 
+/// What a step is made of. γ = (step − kernels) / kernels is the composition gap.
+struct CompositionAnswer {
+  double kernels_s = 0;  ///< Σ of all kernels.
+  double gaps_s = 0;     ///< The device between them.
+  double host_s = 0;     ///< The host for one step, most of it beside the device.
+  double gamma = 0;
+};
+
 struct PredictAnswer {
   std::string kernel_model;  ///< That answered, where `auto` chose.
   double latency_s = 0, latency_low_s = 0, latency_high_s = 0;
@@ -82,6 +90,7 @@ struct PredictAnswer {
   double flops = 0;
   double bytes = 0;
   double launches = 0;
+  CompositionAnswer composition;
   MemoryAnswer memory;
   std::vector<KernelSummary> kernels;                     ///< Longest first.
   std::vector<LaunchRow> launch_rows;                     ///< In program order, if asked for.

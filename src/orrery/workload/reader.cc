@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "orrery/base/gzip.h"
 #include "orrery/workload/zoo/zoo.h"
 
 namespace orrery {
@@ -57,7 +58,7 @@ Workload load_workload(const std::string& path_or_zoo_name, const ReadOptions& o
     if (!looks_like_a_path)
       return build_zoo_model(path_or_zoo_name, options.build);  // kUsage with near names
   }
-  return read_workload(Source::from_file(path_or_zoo_name), options);
+  return read_workload(inflated(Source::from_file(path_or_zoo_name)), options);
 }
 
 }  // namespace orrery
