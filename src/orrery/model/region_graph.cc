@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "orrery/model/fused_kernel.h"
 
@@ -59,11 +60,11 @@ RegionGraph::RegionGraph(const Workload& w, const Device& device, const FusionRu
     : w_(w), device_(device), rules_(rules), small_(small) {
   Scope scope;
   const Function& entry = w.function(w.entry());
-  if (rules.arguments_are_immutable && region == entry.body) {
-    const Region& body = w.region(region);
-    for (uint32_t i = 0; i < body.argument_count; ++i)
-      values_[local(ValueId{body.first_argument + i}, scope)].borrowed =
-          !entry.arguments[i].donated;
+  const Region& body = w.region(region);
+  for (uint32_t i = 0; i < body.argument_count; ++i) {
+    arguments_.push_back(local(ValueId{body.first_argument + i}, scope));
+    if (rules.arguments_are_immutable && region == entry.body)
+      values_[arguments_.back()].borrowed = !entry.arguments[i].donated;
   }
   add_region(w.region(region), scope, nullptr);
   group();
@@ -193,7 +194,7 @@ void RegionGraph::add_region(const Region& region, Scope& scope, std::vector<uin
         if (results != nullptr)
           results->push_back(v);
         else
-          values_[v].returned = true;
+          values_[v].returned = true, results_.push_back(v);
       } else if (values_[v].users.empty() || values_[v].users.back() != index) {
         values_[v].users.push_back(index);
       }
@@ -324,85 +325,51 @@ void RegionGraph::emit(double count, std::vector<Launch>& launches) const {
   }
 }
 
-double RegionGraph::peak_temporaries(const std::vector<double>& of_functions,
-                                     const std::map<uint32_t, double>& of_regions) const {
-  // When each value is last needed. A value inside a fused group is needed by
-  // none; one read by a group is needed until that group's last operation.
-  std::vector<uint32_t> last(values_.size(), 0);
-  std::vector<bool> stored(values_.size(), false);
-  // Buffers shared by an in-place update and what it updates, by loops and what they carry.
-  std::vector<uint32_t> buffer(values_.size());
-  for (uint32_t v = 0; v < values_.size(); ++v) buffer[v] = v;
-  std::vector<bool> from_outside(values_.size(), false);
-  for (uint32_t v = 0; v < values_.size(); ++v) {
-    const Value& value = values_[v];
-    if (value.producer == kNone) {
-      from_outside[v] = true;
+RegionKernels RegionGraph::kernels() const {
+  RegionKernels kernels;
+  kernels.arguments = arguments_;
+  kernels.results = results_;
+  for (const Value& value : values_) kernels.values.push_back({value.type, value.borrowed});
+  std::vector<uint32_t> group_at(nodes_.size(), kNone);
+  for (uint32_t g = 0; g < groups_.size(); ++g) group_at[group_root_[g]] = g;
+  std::vector<bool> written(values_.size(), false);
+  for (uint32_t root = 0; root < nodes_.size(); ++root) {
+    const uint32_t g = group_at[root];
+    const bool runs_bodies = nodes_[root].kind == Kind::kControl;
+    if (!runs_bodies && g == kNone) continue;
+    RegionKernels::Step& step = kernels.steps.emplace_back();
+    step.op = nodes_[root].op;
+    step.runs_bodies = runs_bodies;
+    if (runs_bodies) {
+      step.reads = nodes_[root].inputs;
+      for (uint32_t v : nodes_[root].outputs) step.writes.push_back({v, step.op});
       continue;
     }
-    const Node& producer = nodes_[value.producer];
-    const Opcode code = w_.op(producer.op).code;
-    if (code == Opcode::k_dynamic_update_slice && !values_[producer.inputs[0]].borrowed)
-      buffer[v] = buffer[producer.inputs[0]];
-    if (code == Opcode::k_while && producer.inputs.size() == producer.outputs.size()) {
-      const auto at =
-          std::find(producer.outputs.begin(), producer.outputs.end(), v) - producer.outputs.begin();
-      const uint32_t carried = producer.inputs[static_cast<size_t>(at)];
-      if (!from_outside[buffer[carried]]) buffer[v] = buffer[carried];
-    }
-    stored[v] = value.returned || value.users.empty() || producer.kind == Kind::kControl;
-    for (uint32_t u : value.users) {
-      const auto in_common = [&](uint32_t g) {
-        return std::find(producer.groups.begin(), producer.groups.end(), g) !=
-               producer.groups.end();
-      };
-      if (nodes_[u].kind == Kind::kControl) {
-        stored[v] = true;
-        last[buffer[v]] = std::max(last[buffer[v]], u);
-        continue;
+    step.elementwise = true;
+    for (uint32_t n : groups_[g]) {
+      const Node& node = nodes_[n];
+      const Opcode code = w_.op(node.op).code;
+      step.elementwise = step.elementwise && (is_elementwise(code) || code == Opcode::k_reduce);
+      if (rules_.plans_memory && op_class(code) == OpClass::kContraction)
+        step.call = library_call(kernel_of(w_, node.op), device_);
+      for (uint32_t v : node.inputs) {
+        const uint32_t producer = values_[v].producer;
+        const bool inside = producer != kNone && std::count(nodes_[producer].groups.begin(),
+                                                            nodes_[producer].groups.end(), g) > 0;
+        if (!inside && std::find(step.reads.begin(), step.reads.end(), v) == step.reads.end())
+          step.reads.push_back(v);
       }
-      for (uint32_t g : nodes_[u].groups) {
-        if (in_common(g)) continue;
-        stored[v] = true;
-        last[buffer[v]] = std::max(last[buffer[v]], group_root_[g]);
+      const bool in_place = code == Opcode::k_dynamic_update_slice || code == Opcode::k_scatter;
+      for (uint32_t v : node.outputs) {
+        const bool stored =
+            values_[v].returned || values_[v].users.empty() || is_read_outside(node, v);
+        if (!stored || written[v]) continue;
+        written[v] = true;
+        step.writes.push_back({v, node.op, in_place ? node.inputs[0] : kNone});
       }
     }
   }
-  std::vector<bool> is_result(values_.size(), false);
-  for (uint32_t v = 0; v < values_.size(); ++v)
-    if (values_[v].returned) is_result[buffer[v]] = true;
-
-  std::vector<std::vector<uint32_t>> frees(nodes_.size());
-  std::vector<bool> allocated(values_.size(), false);
-  double live = 0;
-  double peak = 0;
-  for (uint32_t n = 0; n < nodes_.size(); ++n) {
-    const Node& node = nodes_[n];
-    double here = 0;
-    if (node.kind == Kind::kControl) {
-      const OpView op = w_.view(node.op);
-      for (RegionId r : op.raw_regions())
-        if (const auto found = of_regions.find(r.index); found != of_regions.end())
-          here = std::max(here, found->second);
-      for (Attr key : {Attr::kCondition, Attr::kCallee})
-        if (const FunctionId f = op.callee(key); f.valid())
-          here = std::max(here, of_functions[f.index]);
-      for (int64_t b : op.integers(Attr::kBranches))
-        here = std::max(here, of_functions[static_cast<size_t>(b)]);
-    }
-    for (uint32_t v : node.outputs) {
-      const uint32_t b = buffer[v];
-      if (!stored[v] || allocated[b] || is_result[b] || from_outside[b]) continue;
-      // Allocated where its group runs, freed after its last reader.
-      allocated[b] = true;
-      const auto bytes = static_cast<double>(values_[b].type->bytes);
-      live += bytes;
-      frees[std::max(last[b], n)].push_back(b);
-    }
-    peak = std::max(peak, live + here);
-    for (uint32_t b : frees[n]) live -= static_cast<double>(values_[b].type->bytes);
-  }
-  return peak;
+  return kernels;
 }
 
 }  // namespace orrery

@@ -1,9 +1,9 @@
 #pragma once
 
-#include <map>
 #include <unordered_map>
 #include <vector>
 
+#include "orrery/model/region_memory.h"
 #include "orrery/model/stack.h"
 #include "orrery/workload/cost.h"
 
@@ -37,10 +37,8 @@ class RegionGraph {
   /// Appends this region's kernels, each run `count` times a step.
   void emit(double count, std::vector<Launch>& launches) const;
 
-  /// Most bytes of values live at once that are neither arguments nor results of
-  /// the region, with those of the functions and regions it runs.
-  double peak_temporaries(const std::vector<double>& of_functions,
-                          const std::map<uint32_t, double>& of_regions) const;
+  /// What the kernels read and leave in memory.
+  RegionKernels kernels() const;
 
   double constant_bytes() const { return constant_bytes_; }
   bool has_collectives() const { return has_collectives_; }
@@ -89,6 +87,8 @@ class RegionGraph {
   const SmallFunctions& small_;
   std::vector<Node> nodes_;
   std::vector<Value> values_;
+  std::vector<uint32_t> arguments_;            ///< Values of the region's arguments.
+  std::vector<uint32_t> results_;              ///< Values it returns, in order.
   std::vector<std::vector<uint32_t>> groups_;  ///< Nodes of each, in program order.
   std::vector<uint32_t> group_root_;           ///< The last node of each: where it runs.
   double constant_bytes_ = 0;

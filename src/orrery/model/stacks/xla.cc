@@ -16,7 +16,8 @@ class Xla final : public Stack {
             .inline_small_calls = true,
             .fewest_in_graph = 5,
             .compiled = true,
-            .single_precision_as_tf32 = true};
+            .single_precision_as_tf32 = true,
+            .plans_memory = true};
   }
 };
 

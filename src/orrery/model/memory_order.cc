@@ -1,0 +1,237 @@
+#include "orrery/model/memory_order.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <numeric>
+
+namespace orrery {
+namespace {
+
+using Home = MemoryGraph::Home;
+
+constexpr uint32_t kNone = UINT32_MAX;
+
+/// Which steps must have run before a step: the writers of what it reads, and
+/// before an update in place the readers of what is updated.
+class Dependencies {
+ public:
+  explicit Dependencies(const MemoryGraph& graph)
+      : before_(graph.steps().size()), after_(graph.steps().size()) {
+    std::vector<uint32_t> writer(graph.buffers().size(), kNone);
+    std::vector<std::vector<uint32_t>> readers(graph.buffers().size());
+    for (uint32_t s = 0; s < graph.steps().size(); ++s) {
+      for (const MemoryGraph::Use& use : graph.uses(graph.steps()[s])) {
+        if (use.writes) {
+          if (writer[use.buffer] == kNone) writer[use.buffer] = s;
+        } else {
+          if (readers[use.buffer].empty() || readers[use.buffer].back() != s)
+            readers[use.buffer].push_back(s);
+          if (writer[use.buffer] != kNone) add(writer[use.buffer], s);
+        }
+      }
+    }
+    for (const auto& [one, other] : graph.shared()) {
+      for (const auto& [later, earlier] : {std::pair(one, other), std::pair(other, one)}) {
+        const uint32_t s = writer[later];
+        if (s == kNone) continue;
+        for (uint32_t reader : readers[earlier])
+          if (reader < s) add(reader, s);
+      }
+    }
+    for (auto* lists : {&before_, &after_}) {
+      for (auto& list : *lists) {
+        std::vector<uint32_t> unique;
+        for (uint32_t s : list)
+          if (std::find(unique.begin(), unique.end(), s) == unique.end()) unique.push_back(s);
+        list = std::move(unique);
+      }
+    }
+  }
+  const std::vector<uint32_t>& before(uint32_t step) const { return before_[step]; }
+  const std::vector<uint32_t>& after(uint32_t step) const { return after_[step]; }
+
+ private:
+  void add(uint32_t first, uint32_t then) {
+    if (first == then) return;
+    before_[then].push_back(first);
+    after_[first].push_back(then);
+  }
+  std::vector<std::vector<uint32_t>> before_;  ///< In the order a step reads.
+  std::vector<std::vector<uint32_t>> after_;
+};
+
+int64_t bytes_written(const MemoryGraph& graph, const MemoryGraph::Step& step) {
+  int64_t sum = step.scratch;
+  for (const MemoryGraph::Use& use : graph.uses(step)) {
+    const MemoryGraph::Buffer& buffer = graph.buffers()[use.buffer];
+    if (use.writes && buffer.home == Home::kTemporary)
+      sum = sum > std::numeric_limits<int64_t>::max() - buffer.bytes
+                ? std::numeric_limits<int64_t>::max()
+                : sum + buffer.bytes;
+  }
+  return sum;
+}
+
+/// Steps after all that must come before them, from what nobody reads and then from
+/// the results. `comes_first` sorts what a step waits for, and the results.
+template <class ComesFirst>
+std::vector<uint32_t> backwards(const MemoryGraph& graph, const Dependencies& dependencies,
+                                ComesFirst&& comes_first) {
+  const size_t count = graph.steps().size();
+  std::vector<uint32_t> writer(graph.buffers().size(), kNone);
+  std::vector<bool> gives_result(count, false);
+  for (uint32_t s = 0; s < count; ++s) {
+    for (const MemoryGraph::Use& use : graph.uses(graph.steps()[s])) {
+      if (!use.writes || writer[use.buffer] != kNone) continue;
+      writer[use.buffer] = s;
+      gives_result[s] = gives_result[s] || graph.buffers()[use.buffer].is_result;
+    }
+  }
+  std::vector<uint32_t> ends;
+  for (uint32_t b : graph.results())
+    if (writer[b] != kNone) ends.push_back(writer[b]);
+  std::stable_sort(ends.begin(), ends.end(), comes_first);
+
+  std::vector<uint32_t> order;
+  std::vector<bool> done(count, false), open(count, false);
+  std::vector<uint32_t> stack;
+  const auto visit = [&](uint32_t root) {
+    stack.push_back(root);
+    while (!stack.empty()) {
+      const uint32_t s = stack.back();
+      if (done[s] || open[s]) {
+        stack.pop_back();
+        if (!done[s]) order.push_back(s);
+        done[s] = true;
+        continue;
+      }
+      open[s] = true;
+      std::vector<uint32_t> before = dependencies.before(s);
+      std::stable_sort(before.begin(), before.end(), comes_first);
+      for (size_t i = before.size(); i-- > 0;)
+        if (!done[before[i]]) stack.push_back(before[i]);
+    }
+  };
+  for (uint32_t s = 0; s < count; ++s)
+    if (!gives_result[s] && dependencies.after(s).empty()) visit(s);
+  for (uint32_t s : ends) visit(s);
+  return order;
+}
+
+}  // namespace
+
+std::vector<uint32_t> order_as_written(const MemoryGraph& graph) {
+  std::vector<uint32_t> order(graph.steps().size());
+  std::iota(order.begin(), order.end(), 0u);
+  return order;
+}
+
+std::vector<uint32_t> post_order(const MemoryGraph& graph) {
+  return backwards(graph, Dependencies(graph), [](uint32_t, uint32_t) { return false; });
+}
+
+std::vector<uint32_t> depth_first_order(const MemoryGraph& graph) {
+  const Dependencies dependencies(graph);
+  const size_t count = graph.steps().size();
+  // Sums over all paths: doubles, so that they cannot overflow; both have a bound as XLA's do.
+  std::vector<double> fan_out(count), bytes(count);
+  double all_bytes = 0;
+  for (uint32_t s = 0; s < count; ++s) {
+    const size_t users = dependencies.after(s).size();
+    fan_out[s] = users == 0 ? 0 : static_cast<double>(users - 1);
+    bytes[s] = static_cast<double>(bytes_written(graph, graph.steps()[s]));
+    all_bytes += bytes[s];
+    for (uint32_t before : dependencies.before(s)) {
+      fan_out[s] += fan_out[before];
+      bytes[s] += bytes[before];
+    }
+    fan_out[s] = std::min(fan_out[s], static_cast<double>(count));
+    bytes[s] = std::min(bytes[s], all_bytes);
+  }
+  const auto comes_first = [&](uint32_t a, uint32_t b) {
+    if (fan_out[a] != fan_out[b]) return fan_out[a] > fan_out[b];
+    if (bytes[a] != bytes[b]) return bytes[a] > bytes[b];
+    return a < b;
+  };
+
+  return backwards(graph, dependencies, comes_first);
+}
+
+std::vector<uint32_t> greedy_order(const MemoryGraph& graph) {
+  const Dependencies dependencies(graph);
+  const size_t count = graph.steps().size();
+  std::vector<uint32_t> waits_for(count);
+  std::vector<uint32_t> readers(graph.buffers().size());
+  std::vector<std::vector<uint32_t>> read(count);
+  for (uint32_t s = 0; s < count; ++s) {
+    waits_for[s] = static_cast<uint32_t>(dependencies.before(s).size());
+    for (const MemoryGraph::Use& use : graph.uses(graph.steps()[s])) {
+      if (use.writes || graph.buffers()[use.buffer].home != Home::kTemporary) continue;
+      if (std::find(read[s].begin(), read[s].end(), use.buffer) == read[s].end()) {
+        read[s].push_back(use.buffer);
+        ++readers[use.buffer];
+      }
+    }
+  }
+  for (uint32_t b = 0; b < readers.size(); ++b)
+    if (graph.buffers()[b].is_result) ++readers[b];
+  std::vector<std::vector<uint32_t>> readers_of(graph.buffers().size());
+  for (uint32_t s = 0; s < count; ++s)
+    for (uint32_t b : read[s]) readers_of[b].push_back(s);
+
+  // Bytes freed, readers, and the later of those that became ready.
+  using Priority = std::pair<double, size_t>;
+  std::map<std::pair<Priority, uint64_t>, uint32_t> ready;
+  std::vector<std::pair<Priority, uint64_t>> key(count);
+  std::vector<bool> is_ready(count, false);
+  uint64_t arrivals = 0;
+  const auto priority = [&](uint32_t s) {
+    double freed = -static_cast<double>(bytes_written(graph, graph.steps()[s]));
+    for (uint32_t b : read[s])
+      if (readers[b] == 1) freed += static_cast<double>(graph.buffers()[b].bytes);
+    return Priority(freed, dependencies.after(s).size());
+  };
+  const auto enter = [&](uint32_t s) {
+    is_ready[s] = true;
+    key[s] = {priority(s), arrivals++};
+    ready.emplace(key[s], s);
+  };
+  for (uint32_t s = 0; s < count; ++s)
+    if (waits_for[s] == 0) enter(s);
+  std::vector<uint32_t> order;
+  while (!ready.empty()) {
+    const auto best = std::prev(ready.end());
+    const uint32_t s = best->second;
+    ready.erase(best);
+    is_ready[s] = false;
+    order.push_back(s);
+    for (uint32_t after : dependencies.after(s))
+      if (--waits_for[after] == 0) enter(after);
+    for (uint32_t b : read[s]) {
+      if (--readers[b] != 1) continue;
+      for (uint32_t reader : readers_of[b]) {
+        if (!is_ready[reader]) continue;
+        if (const Priority now = priority(reader); now != key[reader].first) {
+          ready.erase(key[reader]);
+          enter(reader);
+        }
+      }
+    }
+  }
+  return order;
+}
+
+std::vector<uint32_t> order_for_memory(const MemoryGraph& graph) {
+  std::vector<uint32_t> best = greedy_order(graph);
+  int64_t least = live_bytes(graph, best);
+  for (std::vector<uint32_t> order : {depth_first_order(graph), post_order(graph)}) {
+    const int64_t bytes = live_bytes(graph, order);
+    if (bytes >= least) continue;
+    least = bytes;
+    best = std::move(order);
+  }
+  return best;
+}
+
+}  // namespace orrery
