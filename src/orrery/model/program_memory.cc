@@ -83,14 +83,13 @@ void ProgramMemory::add_region(FunctionId function, RegionId region, const Regio
   const bool is_entry = region == w_.function(w_.entry()).body;
   const bool is_compiled = w_.format() == "hlo";
   const std::vector<int32_t> none;
-  const MemoryGraph memory =
-      is_compiled ? compiled_memory(w_, function, region_bytes_)
-                  : region_memory(w_, graph.kernels(), region_bytes_,
-                                  is_entry ? result_of_argument_ : none, rules_.plans_memory);
+  const MemoryGraph memory = is_compiled ? compiled_memory(w_, function, region_bytes_)
+                                         : region_memory(w_, graph.kernels(), region_bytes_,
+                                                         is_entry ? result_of_argument_ : none);
   const std::vector<uint32_t> order =
       !is_compiled && rules_.plans_memory ? order_for_memory(memory) : order_as_written(memory);
   MemoryLayout layout;
-  layout.temporaries_in_results = is_entry && rules_.plans_memory;
+  layout.temporaries_in_results = is_entry && (is_compiled || rules_.plans_memory);
   BufferPlan plan = plan_buffers(memory, order, layout);
 
   region_bytes_[region.index] = plan.temporaries;

@@ -325,6 +325,25 @@ void RegionGraph::emit(double count, std::vector<Launch>& launches) const {
   }
 }
 
+bool RegionGraph::is_read_where_written(uint32_t group, uint32_t operand, uint32_t result) const {
+  std::vector<uint32_t> reached{operand};
+  bool reaches = false;
+  // Nodes stand in program order: one pass follows every path.
+  for (uint32_t n : groups_[group]) {
+    const Node& node = nodes_[n];
+    const bool reads = std::any_of(node.inputs.begin(), node.inputs.end(), [&](uint32_t v) {
+      return std::find(reached.begin(), reached.end(), v) != reached.end();
+    });
+    if (!reads) continue;
+    const Opcode code = w_.op(node.op).code;
+    if (code == Opcode::k_reduce) continue;  // it runs before anything is written
+    if (!is_elementwise(code)) return false;
+    reached.insert(reached.end(), node.outputs.begin(), node.outputs.end());
+    reaches |= std::count(node.outputs.begin(), node.outputs.end(), result) > 0;
+  }
+  return reaches;
+}
+
 RegionKernels RegionGraph::kernels() const {
   RegionKernels kernels;
   kernels.arguments = arguments_;
@@ -342,14 +361,12 @@ RegionKernels RegionGraph::kernels() const {
     step.runs_bodies = runs_bodies;
     if (runs_bodies) {
       step.reads = nodes_[root].inputs;
-      for (uint32_t v : nodes_[root].outputs) step.writes.push_back({v, step.op});
+      for (uint32_t v : nodes_[root].outputs) step.writes.push_back({v, step.op, kNone, {}});
       continue;
     }
-    step.elementwise = true;
     for (uint32_t n : groups_[g]) {
       const Node& node = nodes_[n];
       const Opcode code = w_.op(node.op).code;
-      step.elementwise = step.elementwise && (is_elementwise(code) || code == Opcode::k_reduce);
       if (rules_.plans_memory && op_class(code) == OpClass::kContraction)
         step.call = library_call(kernel_of(w_, node.op), device_);
       for (uint32_t v : node.inputs) {
@@ -365,8 +382,16 @@ RegionKernels RegionGraph::kernels() const {
             values_[v].returned || values_[v].users.empty() || is_read_outside(node, v);
         if (!stored || written[v]) continue;
         written[v] = true;
-        step.writes.push_back({v, node.op, in_place ? node.inputs[0] : kNone});
+        step.writes.push_back({v, node.op, in_place ? node.inputs[0] : kNone, {}});
       }
+    }
+    if (!rules_.plans_memory) continue;
+    for (RegionKernels::Write& write : step.writes) {
+      const Type& type = *values_[write.value].type;
+      for (uint32_t v : step.reads)
+        if (values_[v].type->bytes == type.bytes && values_[v].type->elements == type.elements &&
+            is_read_where_written(g, v, write.value))
+          write.may_overwrite.push_back(v);
     }
   }
   return kernels;

@@ -80,6 +80,8 @@ class RegionGraph {
                          uint32_t* fused) const;
   /// Whether some kernel that holds no copy of `producer` reads `value`.
   bool is_read_outside(const Node& producer, uint32_t value) const;
+  /// Whether a kernel reads of `operand` only the element of `result` that it writes.
+  bool is_read_where_written(uint32_t group, uint32_t operand, uint32_t result) const;
 
   const Workload& w_;
   const Device& device_;

@@ -29,11 +29,10 @@ std::vector<bool> unchanged_by_body(const Workload& w, const OpView& loop) {
 class RegionMemory {
  public:
   RegionMemory(const Workload& w, const RegionKernels& kernels,
-               std::span<const int64_t> region_bytes, bool may_overwrite)
+               std::span<const int64_t> region_bytes)
       : w_(w),
         k_(kernels),
         region_bytes_(region_bytes),
-        may_overwrite_(may_overwrite),
         buffer_(kernels.values.size(), kNone),
         last_read_(kernels.values.size(), 0),
         of_library_(kernels.values.size(), false) {}
@@ -75,7 +74,6 @@ class RegionMemory {
   const Workload& w_;
   const RegionKernels& k_;
   std::span<const int64_t> region_bytes_;
-  bool may_overwrite_;
   MemoryGraph graph_;
   std::vector<uint32_t> buffer_;     ///< Of each value in memory.
   std::vector<uint32_t> last_read_;  ///< Step; kNone where the caller gets it.
@@ -111,10 +109,8 @@ void RegionMemory::add_kernel(uint32_t s) {
       graph_.share(buffer_[v], buffer_[write_of.updates]);
       continue;
     }
-    if (!may_overwrite_ || !step.elementwise) continue;
-    for (uint32_t operand : step.reads)
-      if (buffer_[operand] != kNone && bytes(operand) == bytes(v) &&
-          k_.values[operand].type->elements == k_.values[v].type->elements)
+    for (uint32_t operand : write_of.may_overwrite)
+      if (buffer_[operand] != kNone)
         graph_.may_overwrite(buffer_[v], buffer_[operand], of_library_[operand]);
   }
   const size_t results = step.writes.size() + (step.call.is_call ? 1 : 0);
@@ -148,8 +144,8 @@ void RegionMemory::add_results(const std::vector<int32_t>& result_of_argument) {
 
 MemoryGraph region_memory(const Workload& w, const RegionKernels& kernels,
                           std::span<const int64_t> region_bytes,
-                          const std::vector<int32_t>& result_of_argument, bool may_overwrite) {
-  return RegionMemory(w, kernels, region_bytes, may_overwrite).run(result_of_argument);
+                          const std::vector<int32_t>& result_of_argument) {
+  return RegionMemory(w, kernels, region_bytes).run(result_of_argument);
 }
 
 int64_t bytes_of_bodies(const OpView& op, std::span<const int64_t> region_bytes) {

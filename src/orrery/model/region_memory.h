@@ -23,11 +23,12 @@ struct RegionKernels {
     OpId op;  ///< That makes it.
     /// What an update in place updates, else none.
     uint32_t updates = UINT32_MAX;
+    /// Values of its size that are read only where it is written.
+    std::vector<uint32_t> may_overwrite;
   };
   struct Step {
     OpId op;                   ///< That names it.
     bool runs_bodies = false;  ///< A loop, a branch or a call: reads and writes stand in order.
-    bool elementwise = false;  ///< Reads, of what has a result's size, the element it writes.
     LibraryCall call;
     std::vector<uint32_t> reads;
     std::vector<Write> writes;
@@ -42,10 +43,10 @@ struct RegionKernels {
 /// borrowed arguments at the end. Labels are an argument's number and otherwise an
 /// operation's index. `region_bytes` says what each region of the workload needs for
 /// itself; `result_of_argument`, which result takes each argument's memory, -1 where
-/// none does. `may_overwrite`: results may take the place of operands that die.
+/// none does.
 MemoryGraph region_memory(const Workload& workload, const RegionKernels& kernels,
                           std::span<const int64_t> region_bytes,
-                          const std::vector<int32_t>& result_of_argument, bool may_overwrite);
+                          const std::vector<int32_t>& result_of_argument);
 
 /// The most bytes that one of the regions `op` runs needs for itself.
 int64_t bytes_of_bodies(const OpView& op, std::span<const int64_t> region_bytes);
