@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 namespace orrery {
@@ -13,6 +14,9 @@ using Home = MemoryGraph::Home;
 constexpr uint32_t kNone = UINT32_MAX;
 /// A tuple is an array of pointers.
 constexpr int64_t kPointerBytes = 8;
+/// Results times operands times operations of a fusion up to which it is asked what it may
+/// overwrite.
+constexpr size_t kMostPaths = size_t{1} << 22;
 
 /// Where the members of tuple types stand among their leaves.
 class TupleLeaves {
@@ -91,7 +95,7 @@ class FusionBody {
   bool may_overwrite(uint32_t i, uint32_t p) const {
     if (i >= roots_.size() || p >= body_.argument_count) return false;
     std::vector<ValueId> waiting{ValueId{body_.first_argument + p}};
-    std::vector<ValueId> seen = waiting;
+    std::unordered_set<uint32_t> seen{waiting[0].index};
     bool reaches = false;
     while (!waiting.empty()) {
       const ValueId value = waiting.back();
@@ -107,9 +111,7 @@ class FusionBody {
                                   op.code() == Opcode::k_bitcast ||
                                   (updates_in_place(op.code()) && operand == 0);
         if (!same_element) return false;
-        if (std::find(seen.begin(), seen.end(), op.result(0)) != seen.end()) continue;
-        seen.push_back(op.result(0));
-        waiting.push_back(op.result(0));
+        if (seen.insert(op.result(0).index).second) waiting.push_back(op.result(0));
       }
     }
     return reaches;
@@ -227,14 +229,17 @@ std::vector<uint32_t> CompiledMemory::async_done(const OpView& op) {
 void CompiledMemory::add_fusion(const OpView& op, const std::vector<uint32_t>& results) {
   const FunctionId callee = op.callee();
   if (!callee.valid() || !w_.function(callee).body.valid()) return;
-  const auto body =
-      fusions_.try_emplace(callee.index, w_, w_.region(w_.function(callee).body)).first;
+  const Region& region = w_.region(w_.function(callee).body);
+  const auto body = fusions_.try_emplace(callee.index, w_, region).first;
+  const bool asks =
+      results.size() * op.operand_count() * (region.end_op - region.first_op) <= kMostPaths;
   for (uint32_t i = 0; i < results.size(); ++i) {
     if (const uint32_t p = body->second.updated_parameter(i);
         p < op.operand_count() && of(op.operand(p)).size() == 1) {
       graph_.share(results[i], of(op.operand(p))[0]);
       continue;
     }
+    if (!asks) continue;
     for (uint32_t p = 0; p < op.operand_count(); ++p) {
       if (w_.type(op.operand(p)).bytes == graph_.buffers()[results[i]].bytes &&
           body->second.may_overwrite(i, p))

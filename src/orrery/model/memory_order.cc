@@ -4,6 +4,8 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <tuple>
+#include <utility>
 
 namespace orrery {
 namespace {
@@ -25,8 +27,7 @@ class Dependencies {
         if (use.writes) {
           if (writer[use.buffer] == kNone) writer[use.buffer] = s;
         } else {
-          if (readers[use.buffer].empty() || readers[use.buffer].back() != s)
-            readers[use.buffer].push_back(s);
+          readers[use.buffer].push_back(s);
           if (writer[use.buffer] != kNone) add(writer[use.buffer], s);
         }
       }
@@ -39,13 +40,11 @@ class Dependencies {
           if (reader < s) add(reader, s);
       }
     }
-    for (auto* lists : {&before_, &after_}) {
-      for (auto& list : *lists) {
-        std::vector<uint32_t> unique;
-        for (uint32_t s : list)
-          if (std::find(unique.begin(), unique.end(), s) == unique.end()) unique.push_back(s);
-        list = std::move(unique);
-      }
+    std::vector<uint32_t> seen_by(before_.size(), kNone);
+    for (uint32_t s = 0; s < before_.size(); ++s) {
+      std::erase_if(before_[s],
+                    [&](uint32_t first) { return std::exchange(seen_by[first], s) == s; });
+      for (uint32_t first : before_[s]) after_[first].push_back(s);
     }
   }
   const std::vector<uint32_t>& before(uint32_t step) const { return before_[step]; }
@@ -53,9 +52,7 @@ class Dependencies {
 
  private:
   void add(uint32_t first, uint32_t then) {
-    if (first == then) return;
-    before_[then].push_back(first);
-    after_[first].push_back(then);
+    if (first != then) before_[then].push_back(first);
   }
   std::vector<std::vector<uint32_t>> before_;  ///< In the order a step reads.
   std::vector<std::vector<uint32_t>> after_;
@@ -160,62 +157,64 @@ std::vector<uint32_t> depth_first_order(const MemoryGraph& graph) {
 
 std::vector<uint32_t> greedy_order(const MemoryGraph& graph) {
   const Dependencies dependencies(graph);
+  const auto buffers = graph.buffers();
   const size_t count = graph.steps().size();
-  std::vector<uint32_t> waits_for(count);
-  std::vector<uint32_t> readers(graph.buffers().size());
+  std::vector<std::vector<uint32_t>> readers(buffers.size());  // of temporaries, each once
   std::vector<std::vector<uint32_t>> read(count);
+  std::vector<double> freed(count);  // less what it writes
   for (uint32_t s = 0; s < count; ++s) {
-    waits_for[s] = static_cast<uint32_t>(dependencies.before(s).size());
+    freed[s] = -static_cast<double>(bytes_written(graph, graph.steps()[s]));
     for (const MemoryGraph::Use& use : graph.uses(graph.steps()[s])) {
-      if (use.writes || graph.buffers()[use.buffer].home != Home::kTemporary) continue;
-      if (std::find(read[s].begin(), read[s].end(), use.buffer) == read[s].end()) {
-        read[s].push_back(use.buffer);
-        ++readers[use.buffer];
-      }
+      auto& of_buffer = readers[use.buffer];
+      if (use.writes || buffers[use.buffer].home != Home::kTemporary ||
+          (!of_buffer.empty() && of_buffer.back() == s))
+        continue;
+      of_buffer.push_back(s);
+      read[s].push_back(use.buffer);
     }
   }
-  for (uint32_t b = 0; b < readers.size(); ++b)
-    if (graph.buffers()[b].is_result) ++readers[b];
-  std::vector<std::vector<uint32_t>> readers_of(graph.buffers().size());
-  for (uint32_t s = 0; s < count; ++s)
-    for (uint32_t b : read[s]) readers_of[b].push_back(s);
+  // Results have a reader that never comes.
+  std::vector<size_t> waiting(buffers.size());
+  for (uint32_t b = 0; b < buffers.size(); ++b) {
+    waiting[b] = readers[b].size() + (buffers[b].is_result ? 1 : 0);
+    if (waiting[b] == 1 && !readers[b].empty())
+      freed[readers[b][0]] += static_cast<double>(buffers[b].bytes);
+  }
 
-  // Bytes freed, readers, and the later of those that became ready.
-  using Priority = std::pair<double, size_t>;
-  std::map<std::pair<Priority, uint64_t>, uint32_t> ready;
-  std::vector<std::pair<Priority, uint64_t>> key(count);
-  std::vector<bool> is_ready(count, false);
+  // By bytes freed, then readers; of equals the one that was ready last.
+  using Key = std::tuple<double, size_t, uint64_t>;
+  std::map<Key, uint32_t> ready;
+  std::vector<Key> key(count);
+  enum class State : uint8_t { kWaiting, kReady, kDone };
+  std::vector<State> state(count, State::kWaiting);
   uint64_t arrivals = 0;
-  const auto priority = [&](uint32_t s) {
-    double freed = -static_cast<double>(bytes_written(graph, graph.steps()[s]));
-    for (uint32_t b : read[s])
-      if (readers[b] == 1) freed += static_cast<double>(graph.buffers()[b].bytes);
-    return Priority(freed, dependencies.after(s).size());
-  };
   const auto enter = [&](uint32_t s) {
-    is_ready[s] = true;
-    key[s] = {priority(s), arrivals++};
+    state[s] = State::kReady;
+    key[s] = {freed[s], dependencies.after(s).size(), arrivals++};
     ready.emplace(key[s], s);
   };
-  for (uint32_t s = 0; s < count; ++s)
+  std::vector<size_t> waits_for(count);
+  for (uint32_t s = 0; s < count; ++s) {
+    waits_for[s] = dependencies.before(s).size();
     if (waits_for[s] == 0) enter(s);
+  }
   std::vector<uint32_t> order;
   while (!ready.empty()) {
     const auto best = std::prev(ready.end());
     const uint32_t s = best->second;
     ready.erase(best);
-    is_ready[s] = false;
+    state[s] = State::kDone;
     order.push_back(s);
     for (uint32_t after : dependencies.after(s))
       if (--waits_for[after] == 0) enter(after);
     for (uint32_t b : read[s]) {
-      if (--readers[b] != 1) continue;
-      for (uint32_t reader : readers_of[b]) {
-        if (!is_ready[reader]) continue;
-        if (const Priority now = priority(reader); now != key[reader].first) {
-          ready.erase(key[reader]);
-          enter(reader);
-        }
+      if (--waiting[b] != 1) continue;
+      for (uint32_t reader : readers[b]) {
+        if (state[reader] == State::kDone) continue;
+        freed[reader] += static_cast<double>(buffers[b].bytes);
+        if (state[reader] != State::kReady) continue;
+        ready.erase(key[reader]);
+        enter(reader);
       }
     }
   }

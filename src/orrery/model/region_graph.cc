@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
+#include <unordered_set>
+#include <utility>
 
 #include "orrery/model/fused_kernel.h"
 
@@ -15,6 +16,8 @@ constexpr size_t kMostSmallOperations = 64;
 constexpr int64_t kLargeConstantBytes = 4096;
 /// A producer is copied into at most this many kernels; beyond that storing is cheaper.
 constexpr size_t kMostCopies = 8;
+/// Operands times operations of a kernel up to which it is asked what it may overwrite.
+constexpr size_t kMostPaths = size_t{1} << 16;
 
 bool is_sliced_read(Opcode code) {
   return code == Opcode::k_slice || code == Opcode::k_dynamic_slice || code == Opcode::k_gather ||
@@ -326,19 +329,18 @@ void RegionGraph::emit(double count, std::vector<Launch>& launches) const {
 }
 
 bool RegionGraph::is_read_where_written(uint32_t group, uint32_t operand, uint32_t result) const {
-  std::vector<uint32_t> reached{operand};
+  std::unordered_set<uint32_t> reached{operand};
   bool reaches = false;
   // Nodes stand in program order: one pass follows every path.
   for (uint32_t n : groups_[group]) {
     const Node& node = nodes_[n];
-    const bool reads = std::any_of(node.inputs.begin(), node.inputs.end(), [&](uint32_t v) {
-      return std::find(reached.begin(), reached.end(), v) != reached.end();
-    });
+    const bool reads = std::any_of(node.inputs.begin(), node.inputs.end(),
+                                   [&](uint32_t v) { return reached.count(v) > 0; });
     if (!reads) continue;
     const Opcode code = w_.op(node.op).code;
     if (code == Opcode::k_reduce) continue;  // it runs before anything is written
     if (!is_elementwise(code)) return false;
-    reached.insert(reached.end(), node.outputs.begin(), node.outputs.end());
+    reached.insert(node.outputs.begin(), node.outputs.end());
     reaches |= std::count(node.outputs.begin(), node.outputs.end(), result) > 0;
   }
   return reaches;
@@ -352,6 +354,7 @@ RegionKernels RegionGraph::kernels() const {
   std::vector<uint32_t> group_at(nodes_.size(), kNone);
   for (uint32_t g = 0; g < groups_.size(); ++g) group_at[group_root_[g]] = g;
   std::vector<bool> written(values_.size(), false);
+  std::vector<uint32_t> read_by(values_.size(), kNone);
   for (uint32_t root = 0; root < nodes_.size(); ++root) {
     const uint32_t g = group_at[root];
     const bool runs_bodies = nodes_[root].kind == Kind::kControl;
@@ -373,8 +376,7 @@ RegionKernels RegionGraph::kernels() const {
         const uint32_t producer = values_[v].producer;
         const bool inside = producer != kNone && std::count(nodes_[producer].groups.begin(),
                                                             nodes_[producer].groups.end(), g) > 0;
-        if (!inside && std::find(step.reads.begin(), step.reads.end(), v) == step.reads.end())
-          step.reads.push_back(v);
+        if (!inside && std::exchange(read_by[v], root) != root) step.reads.push_back(v);
       }
       const bool in_place = code == Opcode::k_dynamic_update_slice || code == Opcode::k_scatter;
       for (uint32_t v : node.outputs) {
@@ -385,7 +387,7 @@ RegionKernels RegionGraph::kernels() const {
         step.writes.push_back({v, node.op, in_place ? node.inputs[0] : kNone, {}});
       }
     }
-    if (!rules_.plans_memory) continue;
+    if (!rules_.plans_memory || groups_[g].size() * step.reads.size() > kMostPaths) continue;
     for (RegionKernels::Write& write : step.writes) {
       const Type& type = *values_[write.value].type;
       for (uint32_t v : step.reads)
