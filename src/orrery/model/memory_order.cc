@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -14,48 +15,89 @@ using Home = MemoryGraph::Home;
 
 constexpr uint32_t kNone = UINT32_MAX;
 
+/// Numbers in rows of different lengths, one after the other.
+class Rows {
+ public:
+  /// Rows of the second of each pair, by the first, in the order they stand.
+  Rows(size_t count, std::span<const std::pair<uint32_t, uint32_t>> pairs) : starts_(count + 1) {
+    for (const auto& [row, value] : pairs) ++starts_[row + 1];
+    std::partial_sum(starts_.begin(), starts_.end(), starts_.begin());
+    values_.resize(pairs.size());
+    std::vector<uint32_t> next(starts_.begin(), starts_.end() - 1);
+    for (const auto& [row, value] : pairs) values_[next[row]++] = value;
+  }
+  std::span<const uint32_t> operator[](size_t row) const {
+    return std::span(values_).subspan(starts_[row], starts_[row + 1] - starts_[row]);
+  }
+
+ private:
+  std::vector<uint32_t> starts_;
+  std::vector<uint32_t> values_;
+};
+
+using Pairs = std::vector<std::pair<uint32_t, uint32_t>>;
+
+/// The step that writes each buffer first; kNone where none does.
+std::vector<uint32_t> writers(const MemoryGraph& graph) {
+  std::vector<uint32_t> writer(graph.buffers().size(), kNone);
+  for (uint32_t s = 0; s < graph.steps().size(); ++s)
+    for (const MemoryGraph::Use& use : graph.uses(graph.steps()[s]))
+      if (use.writes && writer[use.buffer] == kNone) writer[use.buffer] = s;
+  return writer;
+}
+
 /// Which steps must have run before a step: the writers of what it reads, and
 /// before an update in place the readers of what is updated.
 class Dependencies {
  public:
-  explicit Dependencies(const MemoryGraph& graph)
-      : before_(graph.steps().size()), after_(graph.steps().size()) {
-    std::vector<uint32_t> writer(graph.buffers().size(), kNone);
-    std::vector<std::vector<uint32_t>> readers(graph.buffers().size());
+  explicit Dependencies(const MemoryGraph& graph) : Dependencies(graph, before_each(graph)) {}
+
+  /// In the order a step reads.
+  std::span<const uint32_t> before(uint32_t step) const { return before_[step]; }
+  std::span<const uint32_t> after(uint32_t step) const { return after_[step]; }
+
+ private:
+  Dependencies(const MemoryGraph& graph, const Pairs& pairs)
+      : before_(graph.steps().size(), pairs), after_(graph.steps().size(), turned(pairs)) {}
+
+  static Pairs turned(const Pairs& pairs) {
+    Pairs result;
+    result.reserve(pairs.size());
+    for (const auto& [then, first] : pairs) result.emplace_back(first, then);
+    return result;
+  }
+  static Pairs before_each(const MemoryGraph& graph) {
+    const std::vector<uint32_t> writer = writers(graph);
+    Pairs reads;   // buffer, step
+    Pairs before;  // step, the one before
     for (uint32_t s = 0; s < graph.steps().size(); ++s) {
       for (const MemoryGraph::Use& use : graph.uses(graph.steps()[s])) {
-        if (use.writes) {
-          if (writer[use.buffer] == kNone) writer[use.buffer] = s;
-        } else {
-          readers[use.buffer].push_back(s);
-          if (writer[use.buffer] != kNone) add(writer[use.buffer], s);
-        }
+        if (use.writes) continue;
+        if (!graph.shared().empty()) reads.emplace_back(use.buffer, s);
+        if (writer[use.buffer] < s) before.emplace_back(s, writer[use.buffer]);
       }
     }
+    const Rows readers(graph.buffers().size(), reads);
     for (const auto& [one, other] : graph.shared()) {
       for (const auto& [later, earlier] : {std::pair(one, other), std::pair(other, one)}) {
         const uint32_t s = writer[later];
         if (s == kNone) continue;
         for (uint32_t reader : readers[earlier])
-          if (reader < s) add(reader, s);
+          if (reader < s) before.emplace_back(s, reader);
       }
     }
-    std::vector<uint32_t> seen_by(before_.size(), kNone);
-    for (uint32_t s = 0; s < before_.size(); ++s) {
-      std::erase_if(before_[s],
-                    [&](uint32_t first) { return std::exchange(seen_by[first], s) == s; });
-      for (uint32_t first : before_[s]) after_[first].push_back(s);
-    }
+    // Each once.
+    const Rows rows(graph.steps().size(), before);
+    std::vector<uint32_t> seen_by(graph.steps().size(), kNone);
+    before.clear();
+    for (uint32_t s = 0; s < graph.steps().size(); ++s)
+      for (uint32_t first : rows[s])
+        if (std::exchange(seen_by[first], s) != s) before.emplace_back(s, first);
+    return before;
   }
-  const std::vector<uint32_t>& before(uint32_t step) const { return before_[step]; }
-  const std::vector<uint32_t>& after(uint32_t step) const { return after_[step]; }
 
- private:
-  void add(uint32_t first, uint32_t then) {
-    if (first != then) before_[then].push_back(first);
-  }
-  std::vector<std::vector<uint32_t>> before_;  ///< In the order a step reads.
-  std::vector<std::vector<uint32_t>> after_;
+  Rows before_;
+  Rows after_;
 };
 
 int64_t bytes_written(const MemoryGraph& graph, const MemoryGraph::Step& step) {
@@ -76,23 +118,19 @@ template <class ComesFirst>
 std::vector<uint32_t> backwards(const MemoryGraph& graph, const Dependencies& dependencies,
                                 ComesFirst&& comes_first) {
   const size_t count = graph.steps().size();
-  std::vector<uint32_t> writer(graph.buffers().size(), kNone);
+  const std::vector<uint32_t> writer = writers(graph);
   std::vector<bool> gives_result(count, false);
-  for (uint32_t s = 0; s < count; ++s) {
-    for (const MemoryGraph::Use& use : graph.uses(graph.steps()[s])) {
-      if (!use.writes || writer[use.buffer] != kNone) continue;
-      writer[use.buffer] = s;
-      gives_result[s] = gives_result[s] || graph.buffers()[use.buffer].is_result;
-    }
-  }
   std::vector<uint32_t> ends;
-  for (uint32_t b : graph.results())
-    if (writer[b] != kNone) ends.push_back(writer[b]);
+  for (uint32_t b : graph.results()) {
+    if (writer[b] == kNone) continue;
+    gives_result[writer[b]] = true;
+    ends.push_back(writer[b]);
+  }
   std::stable_sort(ends.begin(), ends.end(), comes_first);
 
   std::vector<uint32_t> order;
   std::vector<bool> done(count, false), open(count, false);
-  std::vector<uint32_t> stack;
+  std::vector<uint32_t> stack, before;
   const auto visit = [&](uint32_t root) {
     stack.push_back(root);
     while (!stack.empty()) {
@@ -104,7 +142,7 @@ std::vector<uint32_t> backwards(const MemoryGraph& graph, const Dependencies& de
         continue;
       }
       open[s] = true;
-      std::vector<uint32_t> before = dependencies.before(s);
+      before.assign(dependencies.before(s).begin(), dependencies.before(s).end());
       std::stable_sort(before.begin(), before.end(), comes_first);
       for (size_t i = before.size(); i-- > 0;)
         if (!done[before[i]]) stack.push_back(before[i]);
@@ -116,20 +154,12 @@ std::vector<uint32_t> backwards(const MemoryGraph& graph, const Dependencies& de
   return order;
 }
 
-}  // namespace
-
-std::vector<uint32_t> order_as_written(const MemoryGraph& graph) {
-  std::vector<uint32_t> order(graph.steps().size());
-  std::iota(order.begin(), order.end(), 0u);
-  return order;
+std::vector<uint32_t> post_order(const MemoryGraph& graph, const Dependencies& dependencies) {
+  return backwards(graph, dependencies, [](uint32_t, uint32_t) { return false; });
 }
 
-std::vector<uint32_t> post_order(const MemoryGraph& graph) {
-  return backwards(graph, Dependencies(graph), [](uint32_t, uint32_t) { return false; });
-}
-
-std::vector<uint32_t> depth_first_order(const MemoryGraph& graph) {
-  const Dependencies dependencies(graph);
+std::vector<uint32_t> depth_first_order(const MemoryGraph& graph,
+                                        const Dependencies& dependencies) {
   const size_t count = graph.steps().size();
   // Sums over all paths: doubles, so that they cannot overflow; both have a bound as XLA's do.
   std::vector<double> fan_out(count), bytes(count);
@@ -155,24 +185,24 @@ std::vector<uint32_t> depth_first_order(const MemoryGraph& graph) {
   return backwards(graph, dependencies, comes_first);
 }
 
-std::vector<uint32_t> greedy_order(const MemoryGraph& graph) {
-  const Dependencies dependencies(graph);
+std::vector<uint32_t> greedy_order(const MemoryGraph& graph, const Dependencies& dependencies) {
   const auto buffers = graph.buffers();
   const size_t count = graph.steps().size();
-  std::vector<std::vector<uint32_t>> readers(buffers.size());  // of temporaries, each once
-  std::vector<std::vector<uint32_t>> read(count);
+  Pairs reads, read_by;  // step and temporary, each once, and the other way round
+  std::vector<uint32_t> seen_by(buffers.size(), kNone);
   std::vector<double> freed(count);  // less what it writes
   for (uint32_t s = 0; s < count; ++s) {
     freed[s] = -static_cast<double>(bytes_written(graph, graph.steps()[s]));
     for (const MemoryGraph::Use& use : graph.uses(graph.steps()[s])) {
-      auto& of_buffer = readers[use.buffer];
       if (use.writes || buffers[use.buffer].home != Home::kTemporary ||
-          (!of_buffer.empty() && of_buffer.back() == s))
+          std::exchange(seen_by[use.buffer], s) == s)
         continue;
-      of_buffer.push_back(s);
-      read[s].push_back(use.buffer);
+      reads.emplace_back(s, use.buffer);
+      read_by.emplace_back(use.buffer, s);
     }
   }
+  const Rows read(count, reads);
+  const Rows readers(buffers.size(), read_by);
   // Results have a reader that never comes.
   std::vector<size_t> waiting(buffers.size());
   for (uint32_t b = 0; b < buffers.size(); ++b) {
@@ -221,15 +251,36 @@ std::vector<uint32_t> greedy_order(const MemoryGraph& graph) {
   return order;
 }
 
+}  // namespace
+
+std::vector<uint32_t> order_as_written(const MemoryGraph& graph) {
+  std::vector<uint32_t> order(graph.steps().size());
+  std::iota(order.begin(), order.end(), 0u);
+  return order;
+}
+
+std::vector<uint32_t> post_order(const MemoryGraph& graph) {
+  return post_order(graph, Dependencies(graph));
+}
+std::vector<uint32_t> depth_first_order(const MemoryGraph& graph) {
+  return depth_first_order(graph, Dependencies(graph));
+}
+std::vector<uint32_t> greedy_order(const MemoryGraph& graph) {
+  return greedy_order(graph, Dependencies(graph));
+}
+
 std::vector<uint32_t> order_for_memory(const MemoryGraph& graph) {
-  std::vector<uint32_t> best = greedy_order(graph);
+  const Dependencies dependencies(graph);
+  std::vector<uint32_t> best = greedy_order(graph, dependencies);
   int64_t least = live_bytes(graph, best);
-  for (std::vector<uint32_t> order : {depth_first_order(graph), post_order(graph)}) {
+  const auto consider = [&](std::vector<uint32_t> order) {
     const int64_t bytes = live_bytes(graph, order);
-    if (bytes >= least) continue;
+    if (bytes >= least) return;
     least = bytes;
     best = std::move(order);
-  }
+  };
+  consider(depth_first_order(graph, dependencies));
+  consider(post_order(graph, dependencies));
   return best;
 }
 

@@ -51,15 +51,19 @@ class SharedSets {
 /// The memory of a result or of an argument that was given away: when it is taken, by whom.
 class ReusedMemory {
  public:
+  explicit ReusedMemory(size_t steps) : part_(steps / kParts + 1) {}
+
   void take(Span span, uint32_t buffer) {
     Taken& taken = taken_[span.start];
     if (taken.end <= span.end) taken = {span.end, buffer};
+    filled_ |= parts(span.start / part_ + 1, span.end / part_);
   }
 
   /// Whether it is free throughout `span`. `may_touch(later, earlier)` says whether
   /// one buffer may take the place of another in the step where the other dies.
   template <class MayTouch>
   bool is_free(Span span, uint32_t buffer, MayTouch&& may_touch) const {
+    if ((filled_ & parts(span.start / part_, span.end / part_ + 1)) != 0) return false;
     for (auto at = taken_.upper_bound(span.end); at != taken_.begin();) {
       --at;
       const auto& [start, taken] = *at;
@@ -74,10 +78,19 @@ class ReusedMemory {
   }
 
  private:
+  static constexpr size_t kParts = 64;
   struct Taken {
     uint32_t end = 0;
     uint32_t buffer = 0;
   };
+  /// Bits from `first` up to, not including, `end`.
+  static uint64_t parts(size_t first, size_t end) {
+    if (first >= end) return 0;
+    return (~uint64_t{0} << first) & (~uint64_t{0} >> (kParts - end));
+  }
+
+  size_t part_;          ///< Steps that one bit stands for.
+  uint64_t filled_ = 0;  ///< Parts inside a taken span, not those where one begins or ends.
   std::map<uint32_t, Taken> taken_;
 };
 
@@ -193,7 +206,7 @@ int64_t smallest_packing(std::span<const Block> blocks, int64_t alignment, size_
 class Lives {
  public:
   Lives(const MemoryGraph& graph, std::span<const uint32_t> order)
-      : graph_(graph), steps_(order.size()), span_(graph.buffers().size()), sets_(span_.size()) {
+      : steps_(order.size()), span_(graph.buffers().size()), sets_(span_.size()) {
     const auto buffers = graph.buffers();
     for (uint32_t place = 0; place < order.size(); ++place) {
       for (const MemoryGraph::Use& use : graph.uses(graph.steps()[order[place]])) {
@@ -291,7 +304,6 @@ class Lives {
   }
 
  private:
-  const MemoryGraph& graph_;
   size_t steps_;
   std::vector<Span> span_;
   SharedSets sets_;
@@ -332,8 +344,17 @@ std::vector<int64_t> live_at_each_step(std::span<const Block> blocks, size_t ste
 std::vector<bool> place_in_results(const MemoryGraph& graph, const Lives& lives) {
   const auto buffers = graph.buffers();
   std::vector<bool> placed(buffers.size(), false);
-  std::vector<std::vector<uint32_t>> members(buffers.size());
-  for (uint32_t b = 0; b < buffers.size(); ++b) members[lives.set(b)].push_back(b);
+  // Members of one set stand together.
+  std::vector<uint32_t> by_set(buffers.size()), first(buffers.size() + 1);
+  for (uint32_t b = 0; b < buffers.size(); ++b) ++first[lives.set(b) + 1];
+  std::partial_sum(first.begin(), first.end(), first.begin());
+  {
+    std::vector<uint32_t> next(first.begin(), first.end() - 1);
+    for (uint32_t b = 0; b < buffers.size(); ++b) by_set[next[lives.set(b)]++] = b;
+  }
+  const auto members = [&](uint32_t set) {
+    return std::span(by_set).subspan(first[set], first[set + 1] - first[set]);
+  };
   std::vector<uint32_t> sets;
   for (uint32_t b = 0; b < buffers.size(); ++b)
     if (lives.set(b) == b && lives.bytes(b) > 0) sets.push_back(b);
@@ -349,27 +370,26 @@ std::vector<bool> place_in_results(const MemoryGraph& graph, const Lives& lives)
   };
   const auto take = [&](uint32_t set, uint32_t memory) {
     memory_of[set] = memory;
-    for (uint32_t b : members[set])
+    for (uint32_t b : members(set))
       if (lives.span(b).start != kNone) memories[memory].take(lives.span(b), b);
   };
   for (uint32_t set : sets) {
     if (lives.is_result(set)) {
       // A memory that is never free is of no use.
-      const Span first = lives.span(members[set].front());
-      if (members[set].size() == 1 && first.start == 0) continue;
-      memories.emplace_back();
+      if (members(set).size() == 1 && lives.span(set).start == 0) continue;
+      memories.emplace_back(lives.last() + 1);
       take(set, static_cast<uint32_t>(memories.size() - 1));
       continue;
     }
     if (!lives.is_temporary(set)) continue;
     const auto fits = [&](uint32_t memory) {
-      for (uint32_t b : members[set])
+      for (uint32_t b : members(set))
         if (lives.span(b).start != kNone && !memories[memory].is_free(lives.span(b), b, may_touch))
           return false;
       return true;
     };
     uint32_t found = kNone;
-    for (uint32_t b : members[set]) {
+    for (uint32_t b : members(set)) {
       for (const auto& [result, operand, through_view] : lives.overwritten_by(b)) {
         const uint32_t memory = memory_of[lives.set(operand)];
         if (found == kNone && memory != kNone && fits(memory)) found = memory;

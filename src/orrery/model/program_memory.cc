@@ -177,6 +177,7 @@ MemoryPlan ProgramMemory::plan() const {
   }
   plan.holders = by_name(holders);
   if (peak.valid()) plan.peak_at = name_of(peak);
+  plan.timeline.reserve(entry_steps_.size());
   const double always = plan.arguments + plan.outputs - plan.aliased;
   for (size_t i = 0; i < entry_steps_.size(); ++i)
     plan.timeline.push_back(
