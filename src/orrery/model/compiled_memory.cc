@@ -219,7 +219,8 @@ std::vector<uint32_t> CompiledMemory::async_done(const OpView& op) {
   if (w_.type(type).kind == Type::Kind::kTuple) {
     const auto& offsets = leaves_.offsets(type);
     for (size_t member : {size_t{1}, size_t{0}})
-      if (member + 1 < offsets.size() && offsets[member + 1] - offsets[member] == count &&
+      if (member + 1 < offsets.size() && offsets[member + 1] <= started.size() &&
+          offsets[member + 1] - offsets[member] == count &&
           w_.type(type).members[member] == w_.value(op.result(0)).type)
         return {started.begin() + offsets[member], started.begin() + offsets[member + 1]};
   }
@@ -271,7 +272,7 @@ void CompiledMemory::finish(const OpView& op, const std::vector<std::vector<uint
       from = offsets[static_cast<size_t>(output)];
       to = offsets[static_cast<size_t>(output) + 1];
     }
-    if (to - from != arguments[i].size()) continue;
+    if (to > results.size() || to - from != arguments[i].size()) continue;
     for (size_t leaf = from; leaf < to; ++leaf)
       graph_.share(arguments[i][leaf - from], results[leaf]);
   }
@@ -291,7 +292,7 @@ void CompiledMemory::add(const OpView& op, const std::vector<std::vector<uint32_
     const auto& offsets = leaves_.offsets(w_.value(op.operand(0)).type);
     const auto index = static_cast<size_t>(op.integer(Attr::kIndex, 0));
     const auto& tuple = of(op.operand(0));
-    if (index + 1 < offsets.size() && offsets[index + 1] <= tuple.size()) {
+    if (index < offsets.size() - 1 && offsets[index + 1] <= tuple.size()) {
       values_[op.result(0).index] = {tuple.begin() + offsets[index],
                                      tuple.begin() + offsets[index + 1]};
       return;

@@ -144,6 +144,7 @@ std::vector<MemoryUse> ProgramMemory::by_name(const std::vector<MemoryHolder>& h
     sum.bytes += static_cast<double>(holder.bytes);
   }
   std::vector<MemoryUse> uses;
+  uses.reserve(sums.size());
   for (const auto& [name, sum] : sums)
     uses.push_back({sum.count == 1 ? name : fmt::format("{} ×{}", name, sum.count), sum.bytes});
   std::stable_sort(uses.begin(), uses.end(),
