@@ -300,7 +300,8 @@ TEST(Memory, TemporariesLiveUntilTheirLastReader) {
   const Program p =
       lower_text(function_of("(%a: " + kM + ") -> " + kM,
                              dot("%0", "%a", "%a") + dot("%1", "%0", "%a") + dot("%2", "%1", "%a") +
-                                 dot("%3", "%2", "%a") + "  return %3 : " + kM));
+                                 dot("%3", "%2", "%a") + "  return %3 : " + kM),
+                 "torch-eager");
   EXPECT_EQ(p.memory.arguments, kMatrix);
   EXPECT_EQ(p.memory.outputs, kMatrix);
   EXPECT_EQ(p.memory.temporaries, 2 * kMatrix);  // a product and the one it reads
@@ -322,15 +323,17 @@ TEST(Memory, UpdatesInPlaceShareTheirBuffer) {
       lower_text(function_of("(%a: " + kM + ", %u: tensor<1x1024xf32>, %i: tensor<i32>) -> " + kM,
                              dot("%0", "%a", "%a") + "  %1 = stablehlo.dynamic_update_slice %0" +
                                  update + "  %2 = stablehlo.dynamic_update_slice %1" + update +
-                                 dot("%3", "%2", "%a") + "  return %3 : " + kM));
+                                 dot("%3", "%2", "%a") + "  return %3 : " + kM),
+                 "torch-eager");
   EXPECT_EQ(p.memory.temporaries, kMatrix);  // three values, one buffer
 }
 
 TEST(Memory, DonatedArgumentsGiveTheirBuffersToResults) {
   const auto plan = [](const std::string& a, const std::string& b) {
     return lower_text("func.func @main(%a: " + kM + a + ", %b: tensor<8xf32>" + b + ") -> (" + kM +
-                      ", " + kM + ") {\n" + dot("%0", "%a", "%a") + dot("%1", "%0", "%a") +
-                      "  return %0, %1 : " + kM + ", " + kM + "\n}\n")
+                          ", " + kM + ") {\n" + dot("%0", "%a", "%a") + dot("%1", "%0", "%a") +
+                          "  return %0, %1 : " + kM + ", " + kM + "\n}\n",
+                      "torch-eager")
         .memory;
   };
   EXPECT_EQ(plan("", "").aliased, 0);
@@ -345,10 +348,11 @@ TEST(Memory, DonatedArgumentsGiveTheirBuffersToResults) {
 TEST(Memory, ACalleesTemporariesCountWhereItRuns) {
   const Program p =
       lower_text("func.func @main(%a: " + kM + ") -> " + kM + " {\n" + dot("%0", "%a", "%a") +
-                 "  %1 = call @f(%0) : (" + kM + ") -> " + kM + "\n" + dot("%2", "%1", "%0") +
-                 "  return %2 : " + kM + "\n}\nfunc.func private @f(%x: " + kM + ") -> " + kM +
-                 " {\n" + dot("%0", "%x", "%x") + dot("%1", "%0", "%x") + dot("%2", "%1", "%x") +
-                 "  return %2 : " + kM + "\n}\n");
+                     "  %1 = call @f(%0) : (" + kM + ") -> " + kM + "\n" + dot("%2", "%1", "%0") +
+                     "  return %2 : " + kM + "\n}\nfunc.func private @f(%x: " + kM + ") -> " + kM +
+                     " {\n" + dot("%0", "%x", "%x") + dot("%1", "%0", "%x") +
+                     dot("%2", "%1", "%x") + "  return %2 : " + kM + "\n}\n",
+                 "torch-eager");
   // While @f runs: its argument and result, and two of its own.
   EXPECT_EQ(p.memory.temporaries, 4 * kMatrix);
 }
@@ -363,24 +367,28 @@ TEST(Memory, LargeConstantsArePartOfTheProgram) {
 }
 
 TEST(Memory, TellsWhereThePeakIsAndWhoHoldsIt) {
-  // %0 and %1 are alive when %2 is made; the last product overlaps only two.
-  const Program p =
-      lower_text(function_of("(%a: " + kM + ") -> " + kM,
-                             dot("%0", "%a", "%a") + dot("%1", "%0", "%a") + dot("%2", "%1", "%0") +
-                                 "  %3 = stablehlo.transpose %2, dims = [1, 0] : (" + kM + ") -> " +
-                                 kM + dot("\n  %4", "%3", "%3") + "  return %4 : " + kM),
-                 "torch-eager");
-  EXPECT_EQ(p.memory.temporaries, 3 * kMatrix);
-  EXPECT_EQ(p.memory.peak_at, "dot_general f32[1024,1024]");
+  const std::string type = "tensor<512x512xf32>";
+  constexpr double kBytes = 512 * 512 * 4;
+  const auto product = [&](const std::string& result, const std::string& a, const std::string& b) {
+    return "  " + result + " = stablehlo.dot_general " + a + ", " + b +
+           ", contracting_dims = [1] x [0] : (" + type + ", " + type + ") -> " + type + "\n";
+  };
+  const Program p = lower_text(function_of("(%a: " + type + ") -> " + type,
+                                           product("%0", "%a", "%a") + product("%1", "%0", "%a") +
+                                               product("%2", "%1", "%0") +
+                                               product("%3", "%2", "%2") + "  return %3 : " + type),
+                               "torch-eager");
+  EXPECT_EQ(p.memory.temporaries, 3 * kBytes);  // %0 and %1 while %2 is made of them
+  EXPECT_EQ(p.memory.peak_at, "dot_general f32[512,512]");
   ASSERT_EQ(p.memory.holders.size(), 3u);
-  EXPECT_EQ(p.memory.holders[0].name, "dot_general f32[1024,1024] ×3");
-  EXPECT_EQ(p.memory.holders[0].bytes, 3 * kMatrix);
+  EXPECT_EQ(p.memory.holders[0].name, "dot_general f32[512,512] ×3");
+  EXPECT_EQ(p.memory.holders[0].bytes, 3 * kBytes);
   EXPECT_EQ(p.memory.holders[1].name, "arguments");
-  EXPECT_EQ(p.memory.holders[2].name, "result dot_general f32[1024,1024]");
-  std::vector<double> bytes;
-  for (const MemoryPoint& point : p.memory.timeline) bytes.push_back(point.bytes / kMatrix);
+  EXPECT_EQ(p.memory.holders[2].name, "result dot_general f32[512,512]");
+  std::vector<double> held;
+  for (const MemoryPoint& point : p.memory.timeline) held.push_back(point.bytes / kBytes);
   // The argument and the result, and one, two, three, one more.
-  EXPECT_THAT(bytes, ElementsAre(3, 4, 5, 3));
+  EXPECT_THAT(held, ElementsAre(3, 4, 5, 3));
 }
 
 TEST(Memory, TheWorkspaceOfALibraryCounts) {
