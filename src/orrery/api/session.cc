@@ -175,7 +175,7 @@ PredictAnswer Session::predict(const PredictRequest& request) const {
                                      .estimates = estimates,
                                      .names = launch_names,
                                      .bounds = launch_bounds,
-                                     .held = {},
+                                     .held = program.memory.timeline,
                                      .costs = constants.costs,
                                      .step_s = answer.latency_s,
                                      .device = device});
@@ -191,9 +191,7 @@ PredictAnswer Session::predict(const PredictRequest& request) const {
                                                   : device.main_memory().capacity.value,
                    true,
                    std::move(m.peak_at),
-                   std::move(m.holders),
-                   {}};
-  if (request.timeline) answer.memory.timeline = std::move(m.timeline);
+                   std::move(m.holders)};
   answer.memory.fits = answer.memory.peak_bytes <= answer.memory.capacity_bytes;
   append_new(answer.gaps, device.gaps);
   append_new(answer.gaps, predictor->gaps(request.point));

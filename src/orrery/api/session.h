@@ -34,7 +34,7 @@ struct PredictRequest : ModelChoice {
   OperatingPoint point = {OperatingPoint::Regime::kSustained, {}};
   ReadOptions read;
   bool list_launches = false;  ///< Fill PredictAnswer::launch_rows.
-  bool timeline = false;       ///< Whether the answer's timelines are wanted.
+  bool timeline = false;       ///< Whether the answer's timeline is wanted.
 };
 
 /// Kernels alike in every respect, together.
@@ -72,9 +72,8 @@ struct MemoryAnswer {
   double aliased_bytes = 0;
   double capacity_bytes = 0;
   bool fits = true;
-  std::string peak_at;                ///< The operation that runs when most is held.
-  std::vector<MemoryUse> holders;     ///< The largest that hold memory then.
-  std::vector<MemoryPoint> timeline;  ///< In the order of execution, where it was asked for.
+  std::string peak_at;             ///< The operation that runs when most is held.
+  std::vector<MemoryUse> holders;  ///< The largest that hold memory then.
 };
 
 struct PredictAnswer {

@@ -246,6 +246,7 @@ Program lower(const Workload& w, const Device& device, const FusionRules& stack_
     std::move(launches[i].begin(), launches[i].end(), std::back_inserter(program.launches));
   program.memory = memory.plan();
   program.memory.constants = constants;
+  for (MemoryPoint& point : program.memory.timeline) point.bytes += constants;
   count_arguments(w, program);
 
   program.communicates = has_collectives;
