@@ -62,8 +62,8 @@ double elements_of(const Type& type) {
 /// needed once, as far as they go.
 class Demand {
  public:
-  Demand(const Workload& w, const FusedGroup& group)
-      : w_(w), needed_(group.values.size(), 0), update_(group.values.size(), kWhole) {
+  explicit Demand(const FusedGroup& group)
+      : needed_(group.values.size(), 0), update_(group.values.size(), kWhole) {
     find_updates(group);
     for (uint32_t v : group.stored)
       needed_[v] = elements(group, update_[v] == kWhole ? v : update_[v]);
@@ -93,9 +93,8 @@ class Demand {
       for (uint32_t v : node.inputs) read[v] = true;
     }
     for (const FusedGroup::Node& node : group.nodes) {
-      const Op& op = w_.op(node.op);
-      const bool scatters = op.code == Opcode::k_scatter;
-      if ((op.code != Opcode::k_dynamic_update_slice && !scatters) || node.outputs.size() != 1 ||
+      const bool scatters = node.code == Opcode::k_scatter;
+      if ((node.code != Opcode::k_dynamic_update_slice && !scatters) || node.outputs.size() != 1 ||
           node.inputs.size() < 2 ||
           elements(group, node.inputs[0]) != elements(group, node.outputs[0]))
         continue;
@@ -110,21 +109,20 @@ class Demand {
 
   double of_operand(const FusedGroup& group, const FusedGroup::Node& node, size_t i,
                     double wanted) const {
-    const OpView op = w_.view(node.op);
     const double whole = elements(group, node.inputs[i]);
-    switch (op_class(op.code())) {
+    switch (op_class(node.code)) {
       case OpClass::kContraction:
       case OpClass::kLibrary:
         return whole;
       case OpClass::kReduction: {
-        if (op.code() == Opcode::k_reduce_window || node.outputs.empty()) return whole;
+        if (node.code == Opcode::k_reduce_window || node.outputs.empty()) return whole;
         const double out = elements(group, node.outputs[0]);
         return out > 0 ? whole * std::min(1.0, wanted / out) : whole;
       }
       default:
         break;
     }
-    switch (op.code()) {
+    switch (node.code) {
       case Opcode::k_dynamic_update_slice:
       case Opcode::k_scatter:
         if (i == 0 && update_[node.outputs[0]] != kWhole) return 0;
@@ -139,7 +137,6 @@ class Demand {
     }
   }
 
-  const Workload& w_;
   std::vector<double> needed_;
   std::vector<uint32_t> update_;  ///< Of a value updated in place, what is written into it.
 };
@@ -156,19 +153,18 @@ class FusionDescriber {
       : w_(w), group_(group), demand_(demand) {}
 
   void add(const FusedGroup::Node& node) {
-    const OpView op = w_.view(node.op);
     for (uint32_t v : node.outputs) widen(demand_.of(v));
-    switch (op_class(op.code())) {
+    switch (op_class(node.code)) {
       case OpClass::kVector:
       case OpClass::kTranscendental:
         ++operations_;
         break;
       case OpClass::kReduction:
-        reduction(op, node);
+        reduction(node);
         break;
       case OpClass::kMove:
       case OpClass::kIndexed:
-        move(op);
+        move(node);
         break;
       default:
         break;
@@ -194,16 +190,33 @@ class FusionDescriber {
     shape_.elements = std::max(shape_.elements, static_cast<int64_t>(elements));
   }
 
-  void reduction(const OpView& op, const FusedGroup::Node& node) {
-    if (node.inputs.empty() || op.operand_type(0).kind != Type::Kind::kTensor) return;
-    if (op.code() == Opcode::k_reduce_window || op.code() == Opcode::k_select_and_scatter) {
+  /// Rows as the operation or the pass that changed it says; parts of a sum are rows as well.
+  RowShape rows_of(const FusedGroup::Node& node) const {
+    const int64_t from = group_.values[node.inputs[0]]->elements;
+    const int64_t to =
+        node.outputs.empty() ? 1 : std::max<int64_t>(1, group_.values[node.outputs[0]]->elements);
+    RowShape rows{to, std::max<int64_t>(1, from / to), to};
+    if (const auto* made = node.shape == nullptr ? nullptr : std::get_if<RowShape>(node.shape))
+      rows = *made;
+    else if (!node.inserted)
+      rows = rows_in_memory(w_.view(node.op));
+    if (const int64_t parts = to / std::max<int64_t>(1, rows.rows); parts > 1) {
+      rows.rows = joined(rows.rows, parts);
+      rows.columns = std::max<int64_t>(1, rows.columns / parts);
+    }
+    return rows;
+  }
+
+  void reduction(const FusedGroup::Node& node) {
+    if (node.inputs.empty() || group_.values[node.inputs[0]]->kind != Type::Kind::kTensor) return;
+    if (node.code == Opcode::k_reduce_window || node.code == Opcode::k_select_and_scatter) {
       shape_.does |= FusionShape::kWindows;
       return;
     }
     widen(demand_.of(node.inputs[0]));
-    if (op.code() == Opcode::k_batch_norm_inference) return;
+    if (node.code == Opcode::k_batch_norm_inference) return;
     ++reductions_;
-    const RowShape rows = rows_in_memory(op);
+    const RowShape rows = rows_of(node);
     // A few slabs added up are a loop over elements.
     if (rows.columns <= 1 || (rows.inner == rows.rows && rows.columns <= kMostSlabs)) return;
     const int64_t size = joined(rows.rows, rows.columns);
@@ -213,20 +226,24 @@ class FusionDescriber {
     shape_.inner = rows.inner;
   }
 
-  void move(const OpView& op) {
-    switch (op.code()) {
+  void move(const FusedGroup::Node& node) {
+    switch (node.code) {
       case Opcode::k_transpose:
       case Opcode::k_copy: {
-        const Kernel alone = kernel_of(w_, op.id());
-        const auto* moved = std::get_if<MoveShape>(&alone.shape);
+        KernelShape alone;
+        if (node.shape != nullptr)
+          alone = *node.shape;
+        else if (!node.inserted)
+          alone = kernel_of(w_, node.op).shape;
+        const auto* moved = std::get_if<MoveShape>(&alone);
         if (moved == nullptr || moved->read_run >= moved->elements) return;
-        const int64_t run =
-            joined(moved->read_run, std::max(1, bit_width(op.result_type(0).element) / 8));
+        const ElementType element = group_.values[node.outputs[0]]->element;
+        const int64_t run = joined(moved->read_run, std::max(1, bit_width(element) / 8));
         shape_.run = shape_.run == 0 ? run : std::min(shape_.run, run);
         return;
       }
       case Opcode::k_concatenate:
-        shape_.pieces = std::max(shape_.pieces, counted(op.operand_count()));
+        shape_.pieces = std::max(shape_.pieces, counted(node.inputs.size()));
         return;
       case Opcode::k_dynamic_update_slice:
         shape_.does |= FusionShape::kUpdates;
@@ -275,11 +292,57 @@ bool gives_shape(OpClass c) {
 
 /// Operations of at least this weight name the kernel they are in.
 constexpr double kOwnKernel = 1e25;
-double weight_of(const Workload& w, OpId id) {
-  const Opcode code = w.op(id).code;
-  if (gives_shape(op_class(code))) return 1e5 * kOwnKernel + cost(w, id).matrix_flops;
-  if (family_of(code) == KernelFamily::kSort) return kOwnKernel;
-  return cost(w, id).flops();
+double weight_of(const FusedGroup::Node& node, const Cost& work) {
+  if (gives_shape(op_class(node.code))) return 1e5 * kOwnKernel + work.matrix_flops;
+  if (family_of(node.code) == KernelFamily::kSort) return kOwnKernel;
+  return work.flops();
+}
+
+/// A node's work, its operation's or what a pass made of it.
+Cost work_of(const Workload& w, const FusedGroup& group, const FusedGroup::Node& node) {
+  Cost c;
+  if (node.inserted && node.code != Opcode::k_dot_general) {
+    if (node.inputs.empty() || (node.code != Opcode::k_reduce && node.code != Opcode::k_multiply))
+      return c;
+    const Type& input = *group.values[node.inputs[0]];
+    c.vector_flops = static_cast<double>(input.elements);
+    c.vector_type = input.element;
+    return c;
+  }
+  c = cost(w, node.op);
+  if (node.code == Opcode::k_reduce && c.matrix_flops > 0) {  // a product with a vector
+    c.vector_flops = c.matrix_flops;
+    c.vector_type = ElementType::kF32;
+    c.matrix_flops = 0;
+    c.matrix_type = ElementType::kNone;
+  } else if (const auto* p =
+                 node.shape == nullptr ? nullptr : std::get_if<ProductShape>(node.shape)) {
+    c.matrix_flops = 2.0 * static_cast<double>(p->batch) * static_cast<double>(p->m) *
+                     static_cast<double>(p->n) * static_cast<double>(p->k);
+  }
+  return c;
+}
+
+/// The kernel that gives a group its shape.
+Kernel kernel_of_node(const Workload& w, const FusedGroup& group, const FusedGroup::Node& node) {
+  const auto* product = node.shape == nullptr ? nullptr : std::get_if<ProductShape>(node.shape);
+  if (product == nullptr || node.inputs.size() < 2) return kernel_of(w, node.op);
+  const auto size = [&](uint32_t value) {
+    const Type& type = *group.values[value];
+    return TensorSize{type.element, type.elements, type.bytes};
+  };
+  Kernel kernel;
+  kernel.code = node.code;
+  kernel.family = KernelFamily::kGemm;
+  describe_product(kernel, *product, size(node.inputs[0]), size(node.inputs[1]));
+  add_tensor(kernel, size(node.outputs[0]), kBatchLoop | kRowLoop | kColumnLoop, true);
+  kernel.cost = work_of(w, group, node);
+  kernel.cost.bytes_read = kernel.cost.bytes_written = 0;
+  for (uint32_t v : node.inputs)
+    kernel.cost.bytes_read += static_cast<double>(group.values[v]->bytes);
+  for (uint32_t v : node.outputs)
+    kernel.cost.bytes_written += static_cast<double>(group.values[v]->bytes);
+  return kernel;
 }
 
 bool is_constant(const Workload& w, ValueId v) {
@@ -290,16 +353,17 @@ bool is_constant(const Workload& w, ValueId v) {
 }  // namespace
 
 Kernel fused_kernel(const Workload& w, const FusedGroup& group, bool compiled) {
-  const OpId root = group.nodes.back().op;
-  if (group.nodes.size() == 1 && (!compiled || weight_of(w, root) >= kOwnKernel)) {
-    Kernel kernel = kernel_of(w, root);
+  const FusedGroup::Node& root = group.nodes.back();
+  if (group.nodes.size() == 1 &&
+      (!compiled || weight_of(root, work_of(w, group, root)) >= kOwnKernel)) {
+    Kernel kernel = kernel_of_node(w, group, root);
     if (compiled) mark_compiled(kernel);
     return kernel;
   }
-  const Demand demand(w, group);
+  const Demand demand(group);
   FusedWork work;
   FusionDescriber describer(w, group, demand);
-  OpId heaviest = root;
+  const FusedGroup::Node* heaviest = &root;
   double most = -1;
   std::vector<bool> inside(group.values.size(), false);
   double written = 0;
@@ -314,16 +378,16 @@ Kernel fused_kernel(const Workload& w, const FusedGroup& group, bool compiled) {
       written += bytes_of(*group.values[v], demand.of(v));
       if (widest == nullptr || group.values[v]->bytes > widest->bytes) widest = group.values[v];
     }
-    Cost c = cost(w, node.op);
+    Cost c = work_of(w, group, node);
+    if (const double weight = weight_of(node, c); weight > most) {
+      most = weight;
+      heaviest = &node;
+    }
     c.matrix_flops *= share;
     c.vector_flops *= share;
     c.transcendental_flops *= share;
     work.add(c);
     if (compiled) describer.add(node);
-    if (const double weight = weight_of(w, node.op); weight > most) {
-      most = weight;
-      heaviest = node.op;
-    }
   }
   double read = 0;
   size_t inputs = 0;
@@ -335,7 +399,7 @@ Kernel fused_kernel(const Workload& w, const FusedGroup& group, bool compiled) {
 
   Kernel kernel;
   const bool library = most >= kOwnKernel;
-  if (library || !compiled) kernel = kernel_of(w, library ? heaviest : root);
+  if (library || !compiled) kernel = kernel_of_node(w, group, library ? *heaviest : root);
   kernel.cost = work.sum();
   // Compilers widen what is narrower than 32 bits before they compute with it.
   if (compiled) kernel.cost.vector_type = ElementType::kF32;
@@ -345,12 +409,12 @@ Kernel fused_kernel(const Workload& w, const FusedGroup& group, bool compiled) {
     if (compiled) mark_compiled(kernel);
   } else if (!compiled) {
     for (const FusedGroup::Node& node : group.nodes)
-      if (w.op(node.op).code == Opcode::k_reduce) kernel.family = KernelFamily::kReduction;
+      if (node.code == Opcode::k_reduce) kernel.family = KernelFamily::kReduction;
     if (kernel.family != KernelFamily::kReduction && kernel.cost.flops() > 0)
       kernel.family = KernelFamily::kElementwise;
   } else {
     const FusionShape shape = describer.shape(inputs);
-    kernel.code = w.op(root).code;
+    kernel.code = root.code;
     kernel.shape = shape;
     kernel.family = shape.columns > 1      ? KernelFamily::kReduction
                     : shape.operations > 0 ? KernelFamily::kElementwise
@@ -412,6 +476,7 @@ Kernel stated_fusion_kernel(const Workload& w, OpId id, bool compiled, uint32_t*
     } else if (kind != OpClass::kConstant) {
       FusedGroup::Node node;
       node.op = inner;
+      node.code = op.code();
       for (uint32_t i = 0; i < op.operand_count(); ++i)
         if (!is_constant(w, op.operand(i))) node.inputs.push_back(value(op.operand(i)));
       for (uint32_t i = 0; i < op.result_count(); ++i) node.outputs.push_back(value(op.result(i)));

@@ -10,6 +10,9 @@ namespace orrery {
 struct FusedGroup {
   struct Node {
     OpId op;
+    Opcode code = Opcode::k_unknown;  ///< What it does: `op`'s, unless a pass made it.
+    bool inserted = false;  ///< Not `op` itself but a move or sum that a pass put beside it.
+    const KernelShape* shape = nullptr;     ///< Of what a pass made or changed.
     std::vector<uint32_t> inputs, outputs;  ///< Into `values`.
   };
   std::vector<Node> nodes;          ///< In program order; the last one is the kernel's root.

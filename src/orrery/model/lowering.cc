@@ -198,8 +198,11 @@ Program lower(const Workload& w, const Device& device, const FusionRules& stack_
   FusionRules rules = stack_rules;
   if (w.format() == "hlo") {
     // Compiled already: its fusions are the kernels, its copies are written out.
-    rules.elementwise = rules.into_reductions = rules.duplicate_cheap = false;
-    rules.arguments_are_immutable = rules.inline_small_calls = false;
+    rules = {.broadcasts_are_views = rules.broadcasts_are_views,
+             .transposes_fold_into_dots = rules.transposes_fold_into_dots,
+             .fewest_in_graph = rules.fewest_in_graph,
+             .compiled = rules.compiled,
+             .single_precision_as_tf32 = rules.single_precision_as_tf32};
   }
   check_static(w);
   Program program;

@@ -41,8 +41,8 @@ std::vector<Opcode> codes(const Program& program) {
   return found;
 }
 
-constexpr double kMatrix = 1024 * 1024 * 4;  // bytes of tensor<1024x1024xf32>
-const std::string kM = "tensor<1024x1024xf32>";
+constexpr double kMatrix = 2048 * 2048 * 4;  // bytes of tensor<2048x2048xf32>
+const std::string kM = "tensor<2048x2048xf32>";
 
 std::string dot(const std::string& result, const std::string& a, const std::string& b) {
   return "  " + result + " = stablehlo.dot_general " + a + ", " + b +
@@ -62,53 +62,57 @@ TEST(Lowering, ElementwiseChainsAreOneKernel) {
   const Cost& c = fused.launches[0].kernel.cost;
   EXPECT_EQ(c.bytes_read, 2 * kMatrix);  // %b once, though it is used twice
   EXPECT_EQ(c.bytes_written, kMatrix);
-  EXPECT_EQ(c.vector_flops, 2 * 1024 * 1024);
-  EXPECT_EQ(c.transcendental_flops, 1024 * 1024);
+  EXPECT_EQ(c.vector_flops, 2 * 2048 * 2048);
+  EXPECT_EQ(c.transcendental_flops, 2048 * 2048);
   // Eager PyTorch runs them one by one.
   EXPECT_THAT(codes(lower_text(text, "torch-eager")),
               ElementsAre(Opcode::k_add, Opcode::k_tanh, Opcode::k_multiply));
 }
 
-TEST(Lowering, ProductsAreKernelsOfTheirOwnAndBroadcastsAreRead) {
-  const Program p = lower_text(function_of(
-      "(%a: " + kM + ", %b: " + kM + ", %bias: tensor<1024xf32>) -> " + kM,
+TEST(Lowering, AProductAddsItsBias) {
+  const std::string text = function_of(
+      "(%a: " + kM + ", %b: " + kM + ", %bias: tensor<2048xf32>) -> " + kM,
       dot("%0", "%a", "%b") +
-          "  %1 = stablehlo.broadcast_in_dim %bias, dims = [1] : (tensor<1024xf32>) -> " + kM +
-          "\n  %2 = stablehlo.add %0, %1 : " + kM + "\n  return %2 : " + kM));
-  ASSERT_THAT(codes(p), ElementsAre(Opcode::k_dot_general, Opcode::k_add));
-  EXPECT_EQ(p.launches[1].kernel.cost.bytes_read, kMatrix + 4096);
-  EXPECT_EQ(p.launches[1].kernel.cost.bytes_written, kMatrix);
+          "  %1 = stablehlo.broadcast_in_dim %bias, dims = [1] : (tensor<2048xf32>) -> " + kM +
+          "\n  %2 = stablehlo.add %0, %1 : " + kM + "\n  return %2 : " + kM);
+  const Program p = lower_text(text);
+  ASSERT_THAT(codes(p), ElementsAre(Opcode::k_dot_general));
+  EXPECT_EQ(p.launches[0].kernel.cost.bytes_read, 2 * kMatrix + 8192);
+  EXPECT_EQ(p.launches[0].kernel.cost.bytes_written, kMatrix);
+  EXPECT_THAT(codes(lower_text(text, "torch-eager")),
+              ElementsAre(Opcode::k_dot_general, Opcode::k_add));
 }
 
 TEST(Lowering, ReductionsTakeInTheirProducers) {
   const Program p = lower_text(function_of(
-      "(%a: " + kM + ", %z: tensor<f32>) -> tensor<1024xf32>",
+      "(%a: " + kM + ", %z: tensor<f32>) -> tensor<2048xf32>",
       "  %0 = stablehlo.multiply %a, %a : " + kM +
           "\n  %1 = stablehlo.reduce(%0 init: %z) applies stablehlo.add across dimensions = [1] : "
           "(" +
-          kM + ", tensor<f32>) -> tensor<1024xf32>\n  return %1 : tensor<1024xf32>"));
+          kM + ", tensor<f32>) -> tensor<2048xf32>\n  return %1 : tensor<2048xf32>"));
   ASSERT_EQ(p.launches.size(), 1u);
   EXPECT_EQ(p.launches[0].kernel.family, KernelFamily::kReduction);
   EXPECT_EQ(p.launches[0].kernel.cost.bytes_read, kMatrix + 4);
-  EXPECT_EQ(p.launches[0].kernel.cost.bytes_written, 4096);
+  EXPECT_EQ(p.launches[0].kernel.cost.bytes_written, 8192);
 }
 
-TEST(Lowering, CheapProducersAreComputedAgainUnlessTheyAreStored) {
+TEST(Lowering, ReadersOfOneTensorAreOneKernelOfSeveralResults) {
   const std::string body = "  %0 = stablehlo.add %a, %b : " + kM +
                            "\n  %1 = stablehlo.tanh %0 : " + kM +
                            "\n  %2 = stablehlo.exponential %0 : " + kM + "\n  return ";
   const std::string arguments = "(%a: " + kM + ", %b: " + kM + ") -> ";
-  const Program copied = lower_text(
+  const Program two = lower_text(
       function_of(arguments + "(" + kM + ", " + kM + ")", body + "%1, %2 : " + kM + ", " + kM));
-  ASSERT_THAT(codes(copied), ElementsAre(Opcode::k_tanh, Opcode::k_exponential));
-  for (const Launch& l : copied.launches) {
-    EXPECT_EQ(l.fused, 2u);
-    EXPECT_EQ(l.kernel.cost.bytes(), 3 * kMatrix);
-  }
-  const Program stored =
+  ASSERT_EQ(two.launches.size(), 1u);
+  EXPECT_EQ(two.launches[0].fused, 3u);
+  EXPECT_EQ(two.launches[0].kernel.cost.bytes_read, 2 * kMatrix);
+  EXPECT_EQ(two.launches[0].kernel.cost.bytes_written, 2 * kMatrix);
+  const Program three =
       lower_text(function_of(arguments + "(" + kM + ", " + kM + ", " + kM + ")",
                              body + "%0, %1, %2 : " + kM + ", " + kM + ", " + kM));
-  EXPECT_EQ(stored.launches.size(), 3u);
+  ASSERT_EQ(three.launches.size(), 1u);
+  EXPECT_EQ(three.launches[0].kernel.cost.bytes_read, 2 * kMatrix);
+  EXPECT_EQ(three.launches[0].kernel.cost.bytes_written, 3 * kMatrix);
 }
 
 TEST(Lowering, WhatACallReadsIsStored) {
@@ -125,12 +129,12 @@ TEST(Lowering, WhatACallReadsIsStored) {
 TEST(Lowering, AnArgumentThatWasNotDonatedIsCopiedBeforeItIsUpdated) {
   const auto update = [](const std::string& attributes) {
     return lower_text(function_of(
-        "(%a: " + kM + attributes + ", %u: tensor<1x1024xf32>, %i: tensor<i32>) -> " + kM,
+        "(%a: " + kM + attributes + ", %u: tensor<1x2048xf32>, %i: tensor<i32>) -> " + kM,
         "  %0 = stablehlo.dynamic_update_slice %a, %u, %i, %i : (" + kM +
-            ", tensor<1x1024xf32>, tensor<i32>, tensor<i32>) -> " + kM + "\n  return %0 : " + kM));
+            ", tensor<1x2048xf32>, tensor<i32>, tensor<i32>) -> " + kM + "\n  return %0 : " + kM));
   };
   // A row read and written, two indices read; the copy reads and writes everything.
-  const double row = 1024 * 4;
+  const double row = 2048 * 4;
   const Program kept = update("");
   ASSERT_EQ(kept.launches.size(), 1u);
   EXPECT_EQ(kept.launches[0].kernel.cost.bytes_written, kMatrix + row);
@@ -151,10 +155,10 @@ TEST(Lowering, CompiledModulesAreNotFusedAgain) {
   const Workload w =
       read_workload(Source::from_memory("m.hlo",
                                         "HloModule m, is_scheduled=true\n\n"
-                                        "ENTRY %main (a: f32[1024,1024]) -> f32[1024,1024] {\n"
-                                        "  %a = f32[1024,1024]{1,0} parameter(0)\n"
-                                        "  %n = f32[1024,1024]{1,0} negate(%a)\n"
-                                        "  ROOT %t = f32[1024,1024]{1,0} tanh(%n)\n}\n"),
+                                        "ENTRY %main (a: f32[2048,2048]) -> f32[2048,2048] {\n"
+                                        "  %a = f32[2048,2048]{1,0} parameter(0)\n"
+                                        "  %n = f32[2048,2048]{1,0} negate(%a)\n"
+                                        "  ROOT %t = f32[2048,2048]{1,0} tanh(%n)\n}\n"),
                     {});
   EXPECT_THAT(codes(lower(w, h200(), rules_of("xla"))),
               ElementsAre(Opcode::k_negate, Opcode::k_tanh));
@@ -187,14 +191,14 @@ TEST(Lowering, SinglePrecisionProductsRunInTf32UnlessAskedOtherwise) {
 TEST(Lowering, UpdatesInPlaceWriteTheUpdateAlone) {
   const Program p = lower_text(function_of(
       "(%a: " + kM +
-          " {tf.aliasing_output = 0 : i32}, %u: tensor<1x1024xf32>, %i: tensor<i32>) "
+          " {tf.aliasing_output = 0 : i32}, %u: tensor<1x2048xf32>, %i: tensor<i32>) "
           "-> " +
           kM,
       "  %0 = stablehlo.dynamic_update_slice %a, %u, %i, %i : (" + kM +
-          ", tensor<1x1024xf32>, tensor<i32>, tensor<i32>) -> " + kM + "\n  return %0 : " + kM));
+          ", tensor<1x2048xf32>, tensor<i32>, tensor<i32>) -> " + kM + "\n  return %0 : " + kM));
   ASSERT_EQ(p.launches.size(), 1u);
-  EXPECT_EQ(p.launches[0].kernel.cost.bytes_written, 4096);
-  EXPECT_EQ(p.launches[0].kernel.cost.bytes_read, 4096 + 4);  // the update and its place
+  EXPECT_EQ(p.launches[0].kernel.cost.bytes_written, 8192);
+  EXPECT_EQ(p.launches[0].kernel.cost.bytes_read, 8192 + 4);  // the update and its place
 }
 
 // --- counts -----------------------------------------------------------------
@@ -234,7 +238,7 @@ TEST(Lowering, SmallFunctionsFuseWithWhatSurroundsThem) {
                    "\n  %0 = stablehlo.maximum %x, %z : " + kM + "\n  return %0 : " + kM + "\n}\n");
     ASSERT_EQ(p.launches.size(), 1u) << call;
     EXPECT_EQ(p.launches[0].fused, 2u) << call;
-    EXPECT_EQ(p.launches[0].kernel.cost.vector_flops, 2 * 1024 * 1024) << call;
+    EXPECT_EQ(p.launches[0].kernel.cost.vector_flops, 2 * 2048 * 2048) << call;
   }
 }
 
@@ -263,9 +267,7 @@ TEST(Lowering, AValueOfManyReadersIsLoweredInTime) {
   std::string body = "  %0 = stablehlo.tanh %a : tensor<4xf32>\n";
   for (int i = 0; i < 30000; ++i) {
     const std::string name = "%v" + std::to_string(i);
-    body += "  " + name +
-            " = stablehlo.dot_general %0, %0, contracting_dims = [0] x [0] : "
-            "(tensor<4xf32>, tensor<4xf32>) -> tensor<f32>\n";
+    body += "  " + name + " = stablehlo.custom_call @f(%0) : (tensor<4xf32>) -> tensor<f32>\n";
   }
   EXPECT_EQ(lower_text(function_of("(%a: tensor<4xf32>)", body + "  return")).launches.size(),
             30001u);
@@ -318,9 +320,9 @@ TEST(Memory, ValuesInsideAFusionTakeNone) {
 
 TEST(Memory, UpdatesInPlaceShareTheirBuffer) {
   const std::string update =
-      ", %u, %i, %i : (" + kM + ", tensor<1x1024xf32>, tensor<i32>, tensor<i32>) -> " + kM + "\n";
+      ", %u, %i, %i : (" + kM + ", tensor<1x2048xf32>, tensor<i32>, tensor<i32>) -> " + kM + "\n";
   const Program p =
-      lower_text(function_of("(%a: " + kM + ", %u: tensor<1x1024xf32>, %i: tensor<i32>) -> " + kM,
+      lower_text(function_of("(%a: " + kM + ", %u: tensor<1x2048xf32>, %i: tensor<i32>) -> " + kM,
                              dot("%0", "%a", "%a") + "  %1 = stablehlo.dynamic_update_slice %0" +
                                  update + "  %2 = stablehlo.dynamic_update_slice %1" + update +
                                  dot("%3", "%2", "%a") + "  return %3 : " + kM),
@@ -432,7 +434,7 @@ TEST(Memory, PeaksAreNearThoseOfXla) {
   ORRERY_SHARED_DATA_OR_SKIP(file, "h200/jax_models.csv");
   const CsvTable table = CsvTable::parse(Source::from_file(file));
   const size_t name = table.required_column("case");
-  size_t within_two_percent = 0;
+  size_t within_four_percent = 0;
   for (size_t i = 0; i < table.rows(); ++i) {
     const std::string module(table.at(i, name));
     ORRERY_SHARED_DATA_OR_SKIP(path, "h200/stablehlo/" + module + ".mlir");
@@ -445,10 +447,10 @@ TEST(Memory, PeaksAreNearThoseOfXla) {
                         measured("alias_bytes");
     const double error = memory.peak() / peak - 1;
     RecordProperty(module, std::to_string(100 * error));
-    within_two_percent += std::abs(error) <= 0.02 ? 1 : 0;
-    EXPECT_LE(std::abs(error), 0.26) << module;
+    within_four_percent += std::abs(error) <= 0.04 ? 1 : 0;
+    EXPECT_LE(std::abs(error), 0.14) << module;
   }
-  EXPECT_GE(within_two_percent, 12u);
+  EXPECT_GE(within_four_percent, 15u);
 }
 
 TEST(Memory, ArgumentsAndOutputsEqualThoseOfXla) {

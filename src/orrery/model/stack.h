@@ -26,6 +26,21 @@ struct FusionRules {
   bool compiled = false;                  ///< Kernels are the compiler's own, libraries' by trial.
   bool single_precision_as_tf32 = false;  ///< fp32 products run in TF32 where the device has it.
   bool plans_memory = false;  ///< Orders kernels for memory, overwrites operands that die.
+  bool simplify = false;  ///< Equal work is done once, known numbers beforehand, unread work never.
+  /// Transpositions change how dimensions lie and move nothing until something needs another
+  /// order: products their batch, kept and summed dimensions side by side, convolutions
+  /// features innermost.
+  bool layouts = false;
+  bool expand_grouped_products = false;  ///< Rows of several groups are multiplied with all.
+  bool merge_products = false;           ///< Those that share an operand run as one.
+  bool vector_products = false;          ///< Products with a vector are reductions.
+  bool split_products = false;           ///< Small results of long sums are made in parts.
+  bool expand_window_gradients = false;  ///< Find the largest elements, then scatter to them.
+  bool split_reductions = false;         ///< Long ones over outer dimensions run in two steps.
+  bool normalizations = false;     ///< Reductions along rows join what spreads them over the rows.
+  bool product_prologues = false;  ///< Scales and moves before a small product run inside it.
+  bool product_epilogues = false;  ///< Scales and biases behind a product or convolution.
+  bool multi_output = false;       ///< Kernels over the same elements of a tensor become one.
 };
 
 /// What running a program costs beside its kernels.

@@ -1,0 +1,346 @@
+// Which kernels the passes make of patterns that models are full of. The expected kernels are
+// those of XLA's optimised HLO for the H200 where a test says so, else worked out by hand.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "orrery/hardware/catalogue.h"
+#include "orrery/model/stack.h"
+#include "orrery/workload/readers/stablehlo/stablehlo_for_test.h"
+
+namespace orrery {
+namespace {
+
+using stablehlo::function_of;
+using stablehlo::read_text;
+using testing::Each;
+using testing::ElementsAre;
+using testing::Field;
+
+constexpr double kMB = 1e6;
+
+Program lower_for_xla(const std::string& text) {
+  static const Device device =
+      Catalogue(std::string(ORRERY_SOURCE_DIR) + "/hardware").device("h200");
+  static const FusionRules rules = Registry<Stack>::instance().at("xla", "stack").create()->rules();
+  return lower(read_text(text), device, rules);
+}
+
+/// Megabytes read and written, kernel by kernel.
+std::vector<std::pair<double, double>> traffic(const Program& p) {
+  std::vector<std::pair<double, double>> found;
+  for (const Launch& l : p.launches)
+    found.emplace_back(l.kernel.cost.bytes_read / kMB, l.kernel.cost.bytes_written / kMB);
+  return found;
+}
+
+std::vector<Opcode> codes(const Program& p) {
+  std::vector<Opcode> found;
+  for (const Launch& l : p.launches) found.push_back(l.kernel.code);
+  return found;
+}
+
+std::string type(const std::string& dims, const std::string& element) {
+  return "tensor<" + dims + "x" + element + ">";
+}
+
+std::string reduce(const std::string& result, const std::string& value, const std::string& with,
+                   const std::string& dims, const std::string& from, const std::string& to) {
+  const std::string element = from.substr(from.rfind('x') + 1, from.size() - from.rfind('x') - 2);
+  const std::string zero = with == "maximum" ? "0xFF800000" : "0.0";
+  return "  %z" + result + " = stablehlo.constant dense<" + zero + "> : tensor<" + element +
+         ">\n  %" + result + " = stablehlo.reduce(%" + value + " init: %z" + result +
+         ") applies stablehlo." + with + " across dimensions = [" + dims + "] : (" + from +
+         ", tensor<" + element + ">) -> " + to + "\n";
+}
+
+std::string broadcast(const std::string& result, const std::string& value, const std::string& dims,
+                      const std::string& from, const std::string& to) {
+  return "  %" + result + " = stablehlo.broadcast_in_dim %" + value + ", dims = [" + dims +
+         "] : (" + from + ") -> " + to + "\n";
+}
+
+std::string unary(const std::string& result, const std::string& op, const std::string& value,
+                  const std::string& of) {
+  return "  %" + result + " = stablehlo." + op + " %" + value + " : " + of + "\n";
+}
+
+std::string binary(const std::string& result, const std::string& op, const std::string& a,
+                   const std::string& b, const std::string& of) {
+  return "  %" + result + " = stablehlo." + op + " %" + a + ", %" + b + " : " + of + "\n";
+}
+
+// --- rows ---------------------------------------------------------------------
+
+const std::string kScores = type("64x512x512", "f32");
+const std::string kRows = type("64x512", "f32");
+
+std::string softmax_of(const std::string& x) {
+  return reduce("max", x, "maximum", "2", kScores, kRows) +
+         broadcast("maxs", "max", "0, 1", kRows, kScores) +
+         binary("shifted", "subtract", x, "maxs", kScores) +
+         unary("e", "exponential", "shifted", kScores) +
+         reduce("sum", "e", "add", "2", kScores, kRows) +
+         broadcast("sums", "sum", "0, 1", kRows, kScores) +
+         binary("p", "divide", "e", "sums", kScores);
+}
+
+// bert_large_b8_s256_infer: fusion.760 reads the scores once and writes the probabilities.
+TEST(Fusion, SoftmaxAlongRowsIsOneKernel) {
+  const Program p = lower_for_xla(function_of("(%x: " + kScores + ") -> " + kScores,
+                                              softmax_of("x") + "  return %p : " + kScores));
+  EXPECT_THAT(traffic(p), ElementsAre(std::pair(67.108864, 67.108864)));
+  EXPECT_EQ(p.launches[0].kernel.family, KernelFamily::kReduction);
+}
+
+// bert_base_b32_s512_infer: the product's result is transposed, so that rows lie across memory:
+// two reductions and a loop, each of which computes the exponentials again.
+TEST(Fusion, SoftmaxAcrossMemoryIsTwoReductionsAndALoop) {
+  const Program p = lower_for_xla(function_of(
+      "(%k: " + type("64x512x64", "f32") + ", %q: " + type("64x512x64", "f32") + ") -> " + kScores,
+      "  %s = stablehlo.dot_general %k, %q, batching_dims = [0] x [0], contracting_dims = [2] x "
+      "[2] : (" +
+          type("64x512x64", "f32") + ", " + type("64x512x64", "f32") + ") -> " + kScores +
+          "\n  %x = stablehlo.transpose %s, dims = [0, 2, 1] : (" + kScores + ") -> " + kScores +
+          "\n" + softmax_of("x") + "  return %p : " + kScores));
+  EXPECT_THAT(codes(p), ElementsAre(Opcode::k_dot_general, Opcode::k_reduce, Opcode::k_reduce,
+                                    Opcode::k_divide));
+  EXPECT_DOUBLE_EQ(p.launches[2].kernel.cost.bytes_read, 67108864 + 64 * 512 * 4);
+}
+
+const std::string kHidden = type("2048x4096", "bf16");
+const std::string kWide = type("2048x4096", "f32");
+const std::string kToken = type("2048", "f32");
+
+std::string root_mean_square(const std::string& x) {
+  return "  %f = stablehlo.convert %" + x + " : (" + kHidden + ") -> " + kWide + "\n" +
+         binary("sq", "multiply", "f", "f", kWide) + reduce("ss", "sq", "add", "1", kWide, kToken) +
+         unary("r", "rsqrt", "ss", kToken) + broadcast("rs", "r", "0", kToken, kWide) +
+         binary("n", "multiply", "f", "rs", kWide) + "  %h = stablehlo.convert %n : (" + kWide +
+         ") -> " + kHidden + "\n";
+}
+
+// llama2_7b_b1_s2048_prefill: fusion.1191 normalises, and each product of the pair that is too
+// large to merge has a loop of its own that multiplies by the weights (fusion.1682, fusion.1683).
+TEST(Fusion, EachLibraryProductHasItsOwnScaledOperand) {
+  const std::string weight = type("4096x11008", "bf16"), out = type("2048x11008", "bf16");
+  const auto dot = [&](const std::string& result, const std::string& w) {
+    return "  %" + result + " = stablehlo.dot_general %y, %" + w +
+           ", contracting_dims = [1] x [0] : (" + kHidden + ", " + weight + ") -> " + out + "\n";
+  };
+  const Program p = lower_for_xla(
+      function_of("(%x: " + kHidden + ", %g: " + type("4096", "bf16") + ", %w: " + weight +
+                      ", %v: " + weight + ") -> (" + out + ", " + out + ")",
+                  root_mean_square("x") + broadcast("gs", "g", "1", type("4096", "bf16"), kHidden) +
+                      binary("y", "multiply", "h", "gs", kHidden) + dot("a", "w") + dot("b", "v") +
+                      "  return %a, %b : " + out + ", " + out));
+  const double hidden = 16.777216, gain = 0.008192;
+  EXPECT_THAT(traffic(p), ElementsAre(std::pair(hidden, hidden), std::pair(hidden + gain, hidden),
+                                      std::pair(hidden + gain, hidden),
+                                      std::pair(hidden + 90.177536, 45.088768),
+                                      std::pair(hidden + 90.177536, 45.088768)));
+}
+
+// --- products -----------------------------------------------------------------
+
+std::string two_products(int64_t rows, int64_t columns) {
+  const std::string x = type(std::to_string(rows) + "x4096", "bf16");
+  const std::string w = type("4096x" + std::to_string(columns), "bf16");
+  const std::string y = type(std::to_string(rows) + "x" + std::to_string(columns), "bf16");
+  const auto dot = [&](const std::string& result, const std::string& weight) {
+    return "  %" + result + " = stablehlo.dot_general %x, %" + weight +
+           ", contracting_dims = [1] x [0] : (" + x + ", " + w + ") -> " + y + "\n";
+  };
+  return function_of(
+      "(%x: " + x + ", %w: " + w + ", %v: " + w + ") -> " + y,
+      dot("a", "w") + dot("b", "v") + binary("c", "multiply", "a", "b", y) + "  return %c : " + y);
+}
+
+// llama2_7b_b1_s2048_prefill, keys and values: wrapped_concatenate and custom-call.32.
+TEST(Fusion, ProductsThatShareAnOperandAreMerged) {
+  const Program p = lower_for_xla(two_products(2048, 4096));
+  ASSERT_THAT(codes(p),
+              ElementsAre(Opcode::k_concatenate, Opcode::k_dot_general, Opcode::k_multiply));
+  const auto& shape = std::get<ProductShape>(p.launches[1].kernel.shape);
+  EXPECT_EQ(shape.m, 2048);
+  EXPECT_EQ(shape.n, 8192);
+  EXPECT_EQ(shape.k, 4096);
+  EXPECT_EQ(p.launches[1].kernel.cost.matrix_flops, 2.0 * 2048 * 8192 * 4096);
+}
+
+// llama2_7b_b1_s512_prefill: writing the joined weights would take as long as the product
+// (gemm_fusion_dot.644 reads both).
+TEST(Fusion, ASmallProductReadsWeightsFromTwoPlaces) {
+  const Program p = lower_for_xla(two_products(512, 4096));
+  EXPECT_THAT(codes(p), ElementsAre(Opcode::k_dot_general, Opcode::k_multiply));
+  EXPECT_DOUBLE_EQ(p.launches[0].kernel.cost.bytes_read, 512 * 4096 * 2 + 2.0 * 4096 * 4096 * 2);
+}
+
+// 4096 × 11008 of two bytes and their results are beyond the 64 MB XLA merges.
+TEST(Fusion, LargeProductsAreNotMerged) {
+  EXPECT_THAT(codes(lower_for_xla(two_products(512, 11008))),
+              ElementsAre(Opcode::k_dot_general, Opcode::k_dot_general, Opcode::k_multiply));
+}
+
+// bert_base_b1_s128_infer: gemm_fusion_dot.265, 16 parts in fp32 that loop_add_fusion.8 adds.
+TEST(Fusion, LongSumsOfFewTilesAreSplit) {
+  const std::string x = type("128x3072", "bf16"), w = type("3072x768", "bf16"),
+                    y = type("128x768", "bf16");
+  const Program p = lower_for_xla(function_of(
+      "(%x: " + x + ", %w: " + w + ", %r: " + y + ") -> " + y,
+      "  %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : (" + x + ", " + w +
+          ") -> " + y + "\n" + binary("1", "add", "0", "r", y) + "  return %1 : " + y));
+  ASSERT_THAT(codes(p), ElementsAre(Opcode::k_dot_general, Opcode::k_add));
+  const auto& shape = std::get<ProductShape>(p.launches[0].kernel.shape);
+  EXPECT_EQ(shape.batch, 16);
+  EXPECT_EQ(shape.k, 192);
+  EXPECT_EQ(p.launches[0].kernel.cost.bytes_written, 16 * 128 * 768 * 4);
+  EXPECT_EQ(p.launches[1].kernel.cost.bytes_read, 16 * 128 * 768 * 4 + 128 * 768 * 2);
+}
+
+// llama2_7b_b32_c1024_decode: input_reduce_fusion.30 multiplies 32 · 32 queries with their keys,
+// where the cache lies.
+TEST(Fusion, AQueryTimesItsKeysIsAReduction) {
+  const std::string cache = type("32x1024x32x128", "bf16"), query = type("32x32x128", "bf16"),
+                    scores = type("32x32x1024", "f32");
+  const Program p = lower_for_xla(function_of(
+      "(%k: " + cache + ", %q: " + query + ") -> " + scores,
+      "  %0 = stablehlo.dot_general %q, %k, batching_dims = [0, 1] x [0, 2], contracting_dims = "
+      "[2] x [3] : (" +
+          query + ", " + cache + ") -> " + scores + "\n  return %0 : " + scores));
+  ASSERT_EQ(p.launches.size(), 1u);
+  EXPECT_EQ(p.launches[0].kernel.family, KernelFamily::kReduction);
+  EXPECT_EQ(p.launches[0].kernel.cost.matrix_flops, 0);
+  EXPECT_EQ(p.launches[0].kernel.cost.bytes_read, 32.0 * 1024 * 32 * 128 * 2 + 32 * 32 * 128 * 2);
+}
+
+// vit_b16_b64_infer: several images, so that a head's queries do not lie side by side: they are
+// moved first (input_transpose_fusion). Of one image they do, and nothing moves.
+TEST(Fusion, OperandsOfABatchedProductLieSideBySide) {
+  const auto kernels = [](int64_t batch) {
+    const std::string x = type(std::to_string(batch) + "x196x12x64", "bf16");
+    const std::string y = type(std::to_string(batch) + "x12x196x196", "bf16");
+    return codes(lower_for_xla(function_of(
+        "(%q: " + x + ", %k: " + x + ") -> " + y,
+        "  %0 = stablehlo.dot_general %q, %k, batching_dims = [0, 2] x [0, 2], contracting_dims "
+        "= [3] x [3] : (" +
+            x + ", " + x + ") -> " + y + "\n  return %0 : " + y)));
+  };
+  EXPECT_THAT(kernels(64),
+              ElementsAre(Opcode::k_transpose, Opcode::k_transpose, Opcode::k_dot_general));
+  EXPECT_THAT(kernels(1), ElementsAre(Opcode::k_dot_general));
+}
+
+// --- convolutions and reductions over outer dimensions --------------------------
+
+const std::string kImage = type("64x14x14x256", "bf16");
+
+std::string convolution(const std::string& result, const std::string& image,
+                        const std::string& filter, const std::string& pad) {
+  return "  %" + result + " = stablehlo.convolution(%" + image + ", %" + filter +
+         ") dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f], window = {stride = [1, 1], pad "
+         "= [[" +
+         pad + "], [" + pad +
+         "]], lhs_dilate = [1, 1], rhs_dilate = [1, 1]} {batch_group_count = 1 : i64, "
+         "feature_group_count = 1 : i64} : (" +
+         kImage + ", " + type("3x3x256x256", "bf16") + ") -> " + kImage + "\n";
+}
+
+// resnet50_b64_train: wrapped_transpose brings the filter into [out, window, in].
+TEST(Fusion, FiltersAreRearrangedForTheLibrary) {
+  const Program p = lower_for_xla(
+      function_of("(%x: " + kImage + ", %w: " + type("3x3x256x256", "bf16") + ") -> " + kImage,
+                  convolution("y", "x", "w", "1, 1") + "  return %y : " + kImage));
+  EXPECT_THAT(codes(p), ElementsAre(Opcode::k_transpose, Opcode::k_convolution));
+  EXPECT_DOUBLE_EQ(p.launches[0].kernel.cost.bytes(), 2.0 * 3 * 3 * 256 * 256 * 2);
+}
+
+// resnet50_b32_infer: loop_pad_fusion.1; the library pads both sides alike.
+TEST(Fusion, UnevenPaddingIsWrittenOut) {
+  const Program p = lower_for_xla(
+      function_of("(%x: " + kImage + ", %w: " + type("3x3x256x256", "bf16") + ") -> " + kImage,
+                  unary("n", "negate", "x", kImage) + convolution("y", "n", "w", "0, 2") +
+                      "  return %y : " + kImage));
+  ASSERT_EQ(p.launches.size(), 3u);
+  double padded = 0;
+  for (const Launch& l : p.launches)
+    padded = std::max(padded, l.kernel.code == Opcode::k_pad ? l.kernel.cost.bytes_written : 0);
+  EXPECT_DOUBLE_EQ(padded, 64.0 * 16 * 16 * 256 * 2);
+}
+
+// resnet50_b64_train, batch normalisation: input_reduce_fusion.51 sums x and x² in 64 parts over
+// one reading, two kernels add the parts.
+TEST(Fusion, StatisticsOfABatchAreReadOnceAndSummedInTwoSteps) {
+  const std::string wide = type("64x14x14x256", "f32"), channels = type("256", "f32");
+  const Program p =
+      lower_for_xla(function_of("(%x: " + kImage + ") -> (" + channels + ", " + channels + ")",
+                                "  %f = stablehlo.convert %x : (" + kImage + ") -> " + wide + "\n" +
+                                    binary("s", "multiply", "f", "f", wide) +
+                                    reduce("a", "f", "add", "0, 1, 2", wide, channels) +
+                                    reduce("b", "s", "add", "0, 1, 2", wide, channels) +
+                                    "  return %a, %b : " + channels + ", " + channels));
+  EXPECT_THAT(traffic(p), testing::UnorderedElementsAre(std::pair(6.422528, 2 * 0.065536),
+                                                        std::pair(0.065536, 0.001024),
+                                                        std::pair(0.065536, 0.001024)));
+}
+
+// --- simplification -------------------------------------------------------------
+
+TEST(Fusion, EqualWorkIsDoneOnceAndUnreadWorkNever) {
+  const std::string x = type("1024x1024", "f32");
+  const Program p = lower_for_xla(function_of(
+      "(%x: " + x + ") -> " + x, unary("a", "tanh", "x", x) + unary("b", "tanh", "x", x) +
+                                     unary("c", "exponential", "x", x) +
+                                     binary("d", "add", "a", "b", x) + "  return %d : " + x));
+  ASSERT_EQ(p.launches.size(), 1u);
+  EXPECT_EQ(p.launches[0].fused, 2u);
+  EXPECT_EQ(p.launches[0].kernel.cost.transcendental_flops, 1024 * 1024);
+}
+
+TEST(Fusion, NumbersKnownBeforehandAreNotRead) {
+  const std::string x = type("1024x1024", "f32");
+  const Program p = lower_for_xla(function_of(
+      "(%x: " + x + ") -> " + x, "  %c = stablehlo.constant dense<2.0> : tensor<f32>\n" +
+                                     broadcast("cs", "c", "", "tensor<f32>", x) +
+                                     unary("l", "log", "cs", x) +
+                                     binary("y", "multiply", "x", "l", x) + "  return %y : " + x));
+  EXPECT_THAT(traffic(p), ElementsAre(std::pair(4.194304, 4.194304)));
+  EXPECT_EQ(p.launches[0].kernel.cost.transcendental_flops, 0);
+}
+
+// llama2_7b_b1_s512_prefill_scan stacks its layers' weights sixteen at a time;
+// loop_concatenate_fusion joins all 32.
+TEST(Fusion, ConcatenationsOfConcatenationsAreOne) {
+  const std::string x = type("1x1024", "f32"), two = type("2x1024", "f32"),
+                    four = type("4x1024", "f32");
+  const auto join = [](const std::string& result, const std::string& parts, const std::string& from,
+                       const std::string& to) {
+    return "  %" + result + " = stablehlo.concatenate " + parts + ", dim = 0 : (" + from + ", " +
+           from + ") -> " + to + "\n";
+  };
+  const Program p = lower_for_xla(
+      function_of("(%a: " + x + ", %b: " + x + ", %c: " + x + ", %d: " + x + ") -> " + four,
+                  join("e", "%a, %b", x, two) + join("f", "%c, %d", x, two) +
+                      join("g", "%e, %f", two, four) + "  return %g : " + four));
+  ASSERT_EQ(p.launches.size(), 1u);
+  EXPECT_EQ(p.launches[0].fused, 1u);
+  EXPECT_EQ(p.launches[0].kernel.cost.bytes_read, 4 * 4096);
+}
+
+// Positions and masks of all layers are computed where they are used.
+TEST(Fusion, ATrainingStepsWorthOfOperationsIsFusedInTime) {
+  const std::string x = type("1024x1024", "f32");
+  std::string body = "  %v0 = stablehlo.tanh %x : " + x + "\n";
+  for (int i = 0; i < 10000; ++i) {
+    const std::string from = std::to_string(i), to = std::to_string(i + 1);
+    body += "  %i" + from + " = stablehlo.iota dim = 0 : " + x + "\n" +
+            binary("a" + from, "add", "v" + from, "i" + from, x) +
+            binary("v" + to, "multiply", "a" + from, "v" + from, x);
+  }
+  const Program p =
+      lower_for_xla(function_of("(%x: " + x + ") -> " + x, body + "  return %v10000 : " + x));
+  EXPECT_GE(p.launches.size(), 1u);
+}
+
+}  // namespace
+}  // namespace orrery
