@@ -196,6 +196,9 @@ std::string to_json(const PredictAnswer& a, const PredictRequest& request) {
                        {"flops", k.flops},
                        {"bytes", k.bytes},
                        {"operations", k.fused}});
+  Json holders = Json::array();
+  for (const MemoryUse& use : a.memory.holders)
+    holders.push_back({{"name", use.name}, {"bytes", use.bytes}});
   Json breakdown = Json::object();
   for (const auto& [cause, seconds] : a.breakdown) breakdown[cause] = seconds;
   Json provenance = Json::object();
@@ -219,7 +222,9 @@ std::string to_json(const PredictAnswer& a, const PredictRequest& request) {
                        {"constants_bytes", a.memory.constants_bytes},
                        {"aliased_bytes", a.memory.aliased_bytes},
                        {"capacity_bytes", a.memory.capacity_bytes},
-                       {"fits", a.memory.fits}}},
+                       {"fits", a.memory.fits},
+                       {"peak_at", a.memory.peak_at},
+                       {"holders", holders}}},
                      {"composition",
                       {{"kernels_s", a.composition.kernels_s},
                        {"gaps_s", a.composition.gaps_s},

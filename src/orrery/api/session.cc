@@ -91,7 +91,7 @@ PredictAnswer Session::predict(const PredictRequest& request) const {
   const Workload workload = load_workload(request.workload, request.read);
   const auto stack = stack_entry.create();
   const StackConstants constants = load_stack_constants(data_folder_, stack->name());
-  const Program program = lower(workload, device, stack->rules());
+  Program program = lower(workload, device, stack->rules());
   const auto predictor = bind_choice(request, device, request.stack, data_folder_, catalogue_);
 
   std::vector<Kernel> kernels;
@@ -186,12 +186,12 @@ PredictAnswer Session::predict(const PredictRequest& request) const {
                                      .estimates = estimates,
                                      .names = launch_names,
                                      .bounds = launch_bounds,
-                                     .held = {},
+                                     .held = program.memory.timeline,
                                      .costs = constants.costs,
                                      .step_s = answer.latency_s,
                                      .device = device});
 
-  const MemoryPlan& m = program.memory;
+  MemoryPlan& m = program.memory;
   answer.memory = {m.peak(),
                    m.arguments,
                    m.outputs,
@@ -200,7 +200,9 @@ PredictAnswer Session::predict(const PredictRequest& request) const {
                    m.aliased,
                    device.usable_memory.value > 0 ? device.usable_memory.value
                                                   : device.main_memory().capacity.value,
-                   true};
+                   true,
+                   std::move(m.peak_at),
+                   std::move(m.holders)};
   answer.memory.fits = answer.memory.peak_bytes <= answer.memory.capacity_bytes;
   append_new(answer.gaps, device.gaps);
   append_new(answer.gaps, predictor->gaps(request.point));

@@ -15,6 +15,7 @@
 #include "orrery/base/source.h"
 #include "orrery/hardware/catalogue.h"
 #include "orrery/kernel/kernel_model.h"
+#include "orrery/model/stack.h"
 #include "orrery/workload/reader.h"
 
 namespace orrery {
@@ -71,6 +72,8 @@ struct MemoryAnswer {
   double aliased_bytes = 0;
   double capacity_bytes = 0;
   bool fits = true;
+  std::string peak_at;             ///< The operation that runs when most is held.
+  std::vector<MemoryUse> holders;  ///< The largest that hold memory then.
 };
 
 /// What a step is made of. γ = (step − kernels) / kernels is the composition gap.

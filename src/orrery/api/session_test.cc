@@ -96,6 +96,10 @@ TEST_F(SessionTest, TheJsonAnswerIsTheStructsAnswer) {
   EXPECT_EQ(json.at("flops").get<double>(), a.flops);
   EXPECT_EQ(json.at("memory").at("peak_bytes").get<double>(), a.memory.peak_bytes);
   EXPECT_EQ(json.at("memory").at("fits").get<bool>(), a.memory.fits);
+  EXPECT_EQ(json.at("memory").at("peak_at"), "dot_general bf16[4096,4096]");
+  ASSERT_EQ(json.at("memory").at("holders").size(), 3u);
+  EXPECT_EQ(json.at("memory").at("holders")[0].at("name"), "arguments ×2");
+  EXPECT_EQ(json.at("memory").at("holders")[0].at("bytes").get<double>(), 67108864);
   EXPECT_EQ(json.at("kernels").size(), a.kernels.size());
   EXPECT_EQ(json.at("kernels")[0].at("time_s").get<double>(), a.kernels[0].time_s);
   EXPECT_EQ(json.at("gaps").size(), a.gaps.size());

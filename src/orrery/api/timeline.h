@@ -62,12 +62,6 @@ struct Timeline {
 /// A step of more launches is folded.
 inline constexpr double kMostTimelineLaunches = 100'000;
 
-/// What a memory plan says of one step of the entry's body.
-struct HeldStep {
-  OpId op;           ///< Its last operation, directly in the entry's body.
-  double bytes = 0;  ///< Held while it runs, arguments and all.
-};
-
 /// What a timeline is made from; the spans have one entry a launch of `program`.
 struct TimelineInput {
   const Workload& workload;
@@ -77,7 +71,7 @@ struct TimelineInput {
   std::span<const std::string> bounds;  ///< What each waits for.
   /// In the order the memory planner runs them; empty where none plans. Each is given the
   /// time of the launches that belong to it.
-  std::span<const HeldStep> held;
+  std::span<const MemoryPoint> held;
   LaunchCosts costs;
   double step_s = 0;
   const Device& device;

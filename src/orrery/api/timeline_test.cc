@@ -59,7 +59,7 @@ struct Example {
   Program program;
   std::vector<std::string> names, bounds;
   std::vector<Estimate> estimates;
-  std::vector<HeldStep> held;
+  std::vector<MemoryPoint> held;
   LaunchCosts costs;
 };
 

@@ -205,11 +205,11 @@ class Builder {
   FusionGraph run(RegionId region) {
     Scope scope;
     const Function& entry = w_.function(w_.entry());
-    if (rules_.arguments_are_immutable && region == entry.body) {
-      const Region& body = w_.region(region);
-      for (uint32_t i = 0; i < body.argument_count; ++i)
-        g_.values[local(ValueId{body.first_argument + i}, scope).value].borrowed =
-            !entry.arguments[i].donated;
+    const Region& body = w_.region(region);
+    for (uint32_t i = 0; i < body.argument_count; ++i) {
+      g_.arguments.push_back(local(ValueId{body.first_argument + i}, scope).value);
+      if (rules_.arguments_are_immutable && region == entry.body)
+        g_.values[g_.arguments.back()].borrowed = !entry.arguments[i].donated;
     }
     add_region(w_.region(region), scope, nullptr);
     return std::move(g_);
@@ -731,10 +731,12 @@ class Builder {
       operands.push_back(local(op.operand(i), scope));
     if (op.code() == Opcode::k_return) {
       for (Seen& seen : operands) {
-        if (results == nullptr)
+        if (results == nullptr) {
           g_.values[seen.value].returned = true;
-        else
+          g_.results.push_back(seen.value);
+        } else {
           results->push_back(std::move(seen));
+        }
       }
       return;
     }

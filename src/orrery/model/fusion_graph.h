@@ -75,6 +75,8 @@ struct FusionValue {
 struct FusionGraph {
   std::vector<FusionNode> nodes;  ///< In program order.
   std::vector<FusionValue> values;
+  std::vector<uint32_t> arguments;  ///< Values of the region's arguments.
+  std::vector<uint32_t> results;    ///< Values it returns, in order.
   std::deque<Type> types;           ///< Of inserted values.
   std::vector<KernelShape> shapes;  ///< Of what passes made.
   double constant_bytes = 0;

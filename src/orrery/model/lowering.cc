@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <set>
 #include <unordered_map>
 
+#include "orrery/model/program_memory.h"
 #include "orrery/model/region_graph.h"
 #include "orrery/model/stack.h"
 
@@ -165,37 +165,6 @@ void check_static(const Workload& w) {
   }
 }
 
-void plan_arguments(const Workload& w, MemoryPlan& memory) {
-  const Function& entry = w.function(w.entry());
-  const Region& body = w.region(entry.body);
-  std::vector<bool> taken(entry.result_types.size());
-  for (uint32_t i = 0; i < body.argument_count; ++i)
-    memory.arguments += static_cast<double>(w.type(ValueId{body.first_argument + i}).bytes);
-  for (TypeId t : entry.result_types) memory.outputs += static_cast<double>(w.type(t).bytes);
-  // A fixed alias first, then donated buffers to the first free output of the same size.
-  for (uint32_t i = 0; i < body.argument_count; ++i) {
-    const ArgumentInfo& info = entry.arguments[i];
-    if (info.aliased_output < 0 || static_cast<size_t>(info.aliased_output) >= taken.size())
-      continue;
-    const auto output = static_cast<size_t>(info.aliased_output);
-    if (taken[output]) continue;
-    taken[output] = true;
-    memory.aliased += static_cast<double>(std::min(w.type(entry.result_types[output]).bytes,
-                                                   w.type(ValueId{body.first_argument + i}).bytes));
-  }
-  for (uint32_t i = 0; i < body.argument_count; ++i) {
-    const ArgumentInfo& info = entry.arguments[i];
-    if (!info.donated || info.aliased_output >= 0) continue;
-    const TypeId type = w.value(ValueId{body.first_argument + i}).type;
-    for (size_t o = 0; o < taken.size(); ++o) {
-      if (taken[o] || entry.result_types[o] != type) continue;
-      taken[o] = true;
-      memory.aliased += static_cast<double>(w.type(type).bytes);
-      break;
-    }
-  }
-}
-
 }  // namespace
 
 void count_arguments(const Workload& w, Program& program) {
@@ -242,8 +211,9 @@ Program lower(const Workload& w, const Device& device, const FusionRules& stack_
   const ExecutionCounts counts(w, small, program.gaps);
 
   bool has_collectives = false;
-  // Temporaries of a function include those of what it calls: callees first.
-  std::vector<double> temporaries(w.functions().size());
+  double constants = 0;
+  // Memory of a function includes that of what it calls: callees first.
+  ProgramMemory memory(w, rules);
   std::vector<FunctionId> functions = counts.functions();
   std::reverse(functions.begin(), functions.end());
   std::vector<std::vector<Launch>> launches;
@@ -258,7 +228,6 @@ Program lower(const Workload& w, const Device& device, const FusionRules& stack_
       continue;
     }
     if (counts.of(f) <= 0 && f != w.entry()) continue;
-    std::map<uint32_t, double> region_temporaries;
     // Inner regions after the region that holds them: plan them in reverse.
     std::vector<std::pair<RegionId, double>> regions;
     counts.for_each_region(function.body, counts.of(f),
@@ -268,20 +237,19 @@ Program lower(const Workload& w, const Device& device, const FusionRules& stack_
       RegionGraph graph(w, device, rules, small, regions[i].first);
       graph.emit(regions[i].second, by_region[i]);
       has_collectives |= graph.has_collectives();
-      program.memory.constants += graph.constant_bytes();
-      region_temporaries[regions[i].first.index] =
-          graph.peak_temporaries(temporaries, region_temporaries);
+      constants += graph.constant_bytes();
+      memory.add_region(f, regions[i].first, graph);
     }
     for (auto& l : by_region) {
       capture(rules.fewest_in_graph, l, next_graph);
       std::move(l.begin(), l.end(), std::back_inserter(launches.back()));
     }
-    temporaries[f.index] = region_temporaries[function.body.index];
   }
   for (size_t i = launches.size(); i-- > 0;)
     std::move(launches[i].begin(), launches[i].end(), std::back_inserter(program.launches));
-  program.memory.temporaries = temporaries[w.entry().index];
-  plan_arguments(w, program.memory);
+  program.memory = memory.plan();
+  program.memory.constants = constants;
+  for (MemoryPoint& point : program.memory.timeline) point.bytes += constants;
   count_arguments(w, program);
 
   program.communicates = has_collectives;

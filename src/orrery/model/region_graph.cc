@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
+#include <utility>
 
 #include "orrery/model/fused_kernel.h"
 
@@ -9,6 +11,8 @@ namespace orrery {
 namespace {
 
 constexpr uint32_t kNone = kNoNode;
+/// Operands times operations of a kernel up to which it is asked what it may overwrite.
+constexpr size_t kMostPaths = size_t{1} << 16;
 
 }  // namespace
 
@@ -111,85 +115,80 @@ void RegionGraph::emit(double count, std::vector<Launch>& launches) const {
   }
 }
 
-double RegionGraph::peak_temporaries(const std::vector<double>& of_functions,
-                                     const std::map<uint32_t, double>& of_regions) const {
-  // When each value is last needed. A value inside a fused group is needed by
-  // none; one read by a group is needed until that group's last operation.
-  std::vector<uint32_t> last(graph_.values.size(), 0);
-  std::vector<bool> stored(graph_.values.size(), false);
-  // Buffers shared by an in-place update and what it updates, by loops and what they carry.
-  std::vector<uint32_t> buffer(graph_.values.size());
-  for (uint32_t v = 0; v < graph_.values.size(); ++v) buffer[v] = v;
-  std::vector<bool> from_outside(graph_.values.size(), false);
-  for (uint32_t v = 0; v < graph_.values.size(); ++v) {
-    const Value& value = graph_.values[v];
-    if (value.producer == kNone) {
-      from_outside[v] = true;
+bool RegionGraph::is_read_where_written(uint32_t group, uint32_t operand, uint32_t result) const {
+  std::unordered_set<uint32_t> reached{operand};
+  bool reaches = false;
+  // Nodes stand in program order: one pass follows every path.
+  for (uint32_t n : groups_[group].nodes) {
+    const Node& node = graph_.nodes[n];
+    const bool reads = std::any_of(node.inputs.begin(), node.inputs.end(),
+                                   [&](uint32_t v) { return reached.count(v) > 0; });
+    if (!reads) continue;
+    if (node.code == Opcode::k_reduce) continue;  // it runs before anything is written
+    if (!is_elementwise(node.code)) return false;
+    reached.insert(node.outputs.begin(), node.outputs.end());
+    reaches |= std::count(node.outputs.begin(), node.outputs.end(), result) > 0;
+  }
+  return reaches;
+}
+
+RegionKernels RegionGraph::kernels() const {
+  RegionKernels kernels;
+  kernels.arguments = graph_.arguments;
+  kernels.results = graph_.results;
+  for (const Value& value : graph_.values) kernels.values.push_back({value.type, value.borrowed});
+  std::vector<uint32_t> group_at(graph_.nodes.size(), kNone);
+  for (uint32_t g = 0; g < groups_.size(); ++g) group_at[groups_[g].root] = g;
+  std::vector<bool> written(graph_.values.size(), false);
+  std::vector<uint32_t> read_by(graph_.values.size(), kNone);
+  for (uint32_t root = 0; root < graph_.nodes.size(); ++root) {
+    const Node& last = graph_.nodes[root];
+    const uint32_t g = group_at[root];
+    const bool runs_bodies = last.kind == Kind::kControl;
+    if (!runs_bodies && g == kNone) continue;
+    RegionKernels::Step& step = kernels.steps.emplace_back();
+    step.op = last.op;
+    step.runs_bodies = runs_bodies;
+    if (runs_bodies) {
+      step.reads = last.inputs;
+      for (uint32_t v : last.outputs) step.writes.push_back({v, step.op, kNone, {}});
       continue;
     }
-    const Node& producer = graph_.nodes[value.producer];
-    const Opcode code = producer.code;
-    if (code == Opcode::k_dynamic_update_slice && !graph_.values[producer.inputs[0]].borrowed)
-      buffer[v] = buffer[producer.inputs[0]];
-    if (code == Opcode::k_while && producer.inputs.size() == producer.outputs.size()) {
-      const auto at =
-          std::find(producer.outputs.begin(), producer.outputs.end(), v) - producer.outputs.begin();
-      const uint32_t carried = producer.inputs[static_cast<size_t>(at)];
-      if (!from_outside[buffer[carried]]) buffer[v] = buffer[carried];
-    }
-    stored[v] = value.returned || value.users.empty() || producer.kind == Kind::kControl;
-    for (uint32_t u : value.users) {
-      const auto in_common = [&](uint32_t g) {
-        return std::find(producer.groups.begin(), producer.groups.end(), g) !=
-               producer.groups.end();
-      };
-      if (graph_.nodes[u].kind == Kind::kControl) {
-        stored[v] = true;
-        last[buffer[v]] = std::max(last[buffer[v]], u);
-        continue;
+    for (uint32_t n : groups_[g].nodes) {
+      const Node& node = graph_.nodes[n];
+      if (rules_.plans_memory && op_class(node.code) == OpClass::kContraction) {
+        Kernel kernel = kernel_of(w_, node.op);
+        if (node.shape >= 0) kernel.shape = graph_.shapes[static_cast<size_t>(node.shape)];
+        step.call = library_call(kernel, device_);
       }
-      for (uint32_t g : graph_.nodes[u].groups) {
-        if (in_common(g)) continue;
-        stored[v] = true;
-        last[buffer[v]] = std::max(last[buffer[v]], groups_[g].root);
+      for (uint32_t v : node.inputs) {
+        const uint32_t producer = graph_.values[v].producer;
+        const bool inside =
+            producer != kNone && std::count(graph_.nodes[producer].groups.begin(),
+                                            graph_.nodes[producer].groups.end(), g) > 0;
+        if (!inside && std::exchange(read_by[v], root) != root) step.reads.push_back(v);
+      }
+      const bool in_place =
+          node.code == Opcode::k_dynamic_update_slice || node.code == Opcode::k_scatter;
+      for (uint32_t v : node.outputs) {
+        const Value& value = graph_.values[v];
+        const bool stored = value.returned || value.users.empty() || is_read_outside(node, v);
+        if (!stored || !is_stored_by(n, g) || written[v]) continue;
+        written[v] = true;
+        step.writes.push_back({v, node.op, in_place ? node.inputs[0] : kNone, {}});
       }
     }
-  }
-  std::vector<bool> is_result(graph_.values.size(), false);
-  for (uint32_t v = 0; v < graph_.values.size(); ++v)
-    if (graph_.values[v].returned) is_result[buffer[v]] = true;
-
-  std::vector<std::vector<uint32_t>> frees(graph_.nodes.size());
-  std::vector<bool> allocated(graph_.values.size(), false);
-  double live = 0;
-  double peak = 0;
-  for (uint32_t n = 0; n < graph_.nodes.size(); ++n) {
-    const Node& node = graph_.nodes[n];
-    double here = 0;
-    if (node.kind == Kind::kControl) {
-      const OpView op = w_.view(node.op);
-      for (RegionId r : op.raw_regions())
-        if (const auto found = of_regions.find(r.index); found != of_regions.end())
-          here = std::max(here, found->second);
-      for (Attr key : {Attr::kCondition, Attr::kCallee})
-        if (const FunctionId f = op.callee(key); f.valid())
-          here = std::max(here, of_functions[f.index]);
-      for (int64_t b : op.integers(Attr::kBranches))
-        here = std::max(here, of_functions[static_cast<size_t>(b)]);
+    if (!rules_.plans_memory || groups_[g].nodes.size() * step.reads.size() > kMostPaths) continue;
+    for (RegionKernels::Write& write : step.writes) {
+      const Type& type = *graph_.values[write.value].type;
+      for (uint32_t v : step.reads)
+        if (graph_.values[v].type->bytes == type.bytes &&
+            graph_.values[v].type->elements == type.elements &&
+            is_read_where_written(g, v, write.value))
+          write.may_overwrite.push_back(v);
     }
-    for (uint32_t v : node.outputs) {
-      const uint32_t b = buffer[v];
-      if (!stored[v] || allocated[b] || is_result[b] || from_outside[b]) continue;
-      // Allocated where its group runs, freed after its last reader.
-      allocated[b] = true;
-      const auto bytes = static_cast<double>(graph_.values[b].type->bytes);
-      live += bytes;
-      frees[std::max(last[b], n)].push_back(b);
-    }
-    peak = std::max(peak, live + here);
-    for (uint32_t b : frees[n]) live -= static_cast<double>(graph_.values[b].type->bytes);
   }
-  return peak;
+  return kernels;
 }
 
 }  // namespace orrery

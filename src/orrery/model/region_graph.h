@@ -1,9 +1,9 @@
 #pragma once
 
-#include <map>
 #include <vector>
 
 #include "orrery/model/fusion_passes.h"
+#include "orrery/model/region_memory.h"
 #include "orrery/model/stack.h"
 #include "orrery/workload/cost.h"
 
@@ -19,10 +19,8 @@ class RegionGraph {
   /// Appends this region's kernels, each run `count` times a step.
   void emit(double count, std::vector<Launch>& launches) const;
 
-  /// Most bytes of values live at once that are neither arguments nor results of
-  /// the region, with those of the functions and regions it runs.
-  double peak_temporaries(const std::vector<double>& of_functions,
-                          const std::map<uint32_t, double>& of_regions) const;
+  /// What the kernels read and leave in memory.
+  RegionKernels kernels() const;
 
   double constant_bytes() const { return graph_.constant_bytes; }
   bool has_collectives() const { return graph_.has_collectives; }
@@ -35,6 +33,8 @@ class RegionGraph {
   Kernel kernel_of_group(uint32_t group, OpId* named, uint32_t* fused) const;
   /// Whether some kernel that holds no copy of `producer` reads `value`.
   bool is_read_outside(const Node& producer, uint32_t value) const;
+  /// Whether a kernel reads of `operand` only the element of `result` that it writes.
+  bool is_read_where_written(uint32_t group, uint32_t operand, uint32_t result) const;
   /// Whether `group` is the one of its groups in which a node's results reach memory.
   bool is_stored_by(uint32_t node, uint32_t group) const;
 

@@ -25,6 +25,7 @@ struct FusionRules {
   uint32_t fewest_in_graph = 0;
   bool compiled = false;                  ///< Kernels are the compiler's own, libraries' by trial.
   bool single_precision_as_tf32 = false;  ///< fp32 products run in TF32 where the device has it.
+  bool plans_memory = false;  ///< Orders kernels for memory, overwrites operands that die.
   bool simplify = false;  ///< Equal work is done once, known numbers beforehand, unread work never.
   /// Transpositions change how dimensions lie and move nothing until something needs another
   /// order: products their batch, kept and summed dimensions side by side, convolutions
@@ -90,12 +91,27 @@ struct Launch {
   uint32_t fused = 1;  ///< Operations in it.
 };
 
+/// Something that holds memory, and how much.
+struct MemoryUse {
+  std::string name;
+  double bytes = 0;
+};
+
+/// What is held while a step of the program runs.
+struct MemoryPoint {
+  OpId op;
+  double bytes = 0;
+};
+
 struct MemoryPlan {
   double arguments = 0;
   double outputs = 0;
-  double aliased = 0;      ///< Outputs that reuse the buffer of a donated argument.
-  double constants = 0;    ///< Large constants inside the program.
-  double temporaries = 0;  ///< Most that is live at once of everything else.
+  double aliased = 0;              ///< Outputs that reuse the buffer of a donated argument.
+  double constants = 0;            ///< Large constants inside the program.
+  double temporaries = 0;          ///< The one allocation of everything else, with its holes.
+  std::string peak_at;             ///< The operation that runs when most is held; empty: none runs.
+  std::vector<MemoryUse> holders;  ///< Of memory then: the largest, largest first.
+  std::vector<MemoryPoint> timeline;  ///< Steps of the entry in the order they run.
   double peak() const { return arguments + outputs + constants + temporaries - aliased; }
 };
 

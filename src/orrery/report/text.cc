@@ -58,6 +58,15 @@ std::string prediction_text(const PredictAnswer& a, const PredictRequest& reques
            a.memory.constants_bytes > 0 ? ", constants " + format_bytes(a.memory.constants_bytes)
                                         : "",
            a.memory.aliased_bytes > 0 ? ", reused " + format_bytes(a.memory.aliased_bytes) : ""));
+  if (!a.memory.peak_at.empty()) {
+    std::string held;
+    constexpr size_t kShown = 3;
+    for (size_t i = 0; i < a.memory.holders.size() && i < kShown; ++i)
+      held += fmt::format("{}{} {}", held.empty() ? "" : ", ", a.memory.holders[i].name,
+                          format_bytes(a.memory.holders[i].bytes));
+    text +=
+        hanging("               ", fmt::format("most at {}; largest: {}", a.memory.peak_at, held));
+  }
   text += hanging("  trust        ", fmt::format("{}: {}", a.trust.verdict, a.trust.detail));
 
   text += "\nWhere the time goes\n";

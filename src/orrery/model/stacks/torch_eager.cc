@@ -16,7 +16,8 @@ class TorchEager final : public Stack {
             .inline_small_calls = false,
             .fewest_in_graph = 0,
             .compiled = false,
-            .single_precision_as_tf32 = false};
+            .single_precision_as_tf32 = false,
+            .plans_memory = false};
   }
 };
 

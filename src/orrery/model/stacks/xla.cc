@@ -17,6 +17,7 @@ class Xla final : public Stack {
             .fewest_in_graph = 5,
             .compiled = true,
             .single_precision_as_tf32 = true,
+            .plans_memory = true,
             .simplify = true,
             .layouts = true,
             .expand_grouped_products = true,
