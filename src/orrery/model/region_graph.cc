@@ -55,8 +55,9 @@ SmallFunctions::SmallFunctions(const Workload& w, bool enabled)
 }
 
 RegionGraph::RegionGraph(const Workload& w, const Device& device, const FusionRules& rules,
-                         const SmallFunctions& small, RegionId region)
-    : w_(w), device_(device), rules_(rules), small_(small) {
+                         const SmallFunctions& small, RegionId region,
+                         const LibraryLaunches* library)
+    : w_(w), device_(device), rules_(rules), small_(small), library_(library) {
   Scope scope;
   const Function& entry = w.function(w.entry());
   if (rules.arguments_are_immutable && region == entry.body) {
@@ -85,6 +86,8 @@ uint32_t RegionGraph::local(ValueId value, Scope& scope) {
 
 bool RegionGraph::is_view(const OpView& op) const {
   if (op.operand_count() == 0) return false;
+  if (library_ != nullptr && op_class(op.code()) != OpClass::kControl)
+    return library_->of(op.id()).empty();
   if (op_class(op.code()) == OpClass::kView) return true;
   if (op.code() == Opcode::k_broadcast_in_dim || op.code() == Opcode::k_broadcast) {
     return rules_.broadcasts_are_views || op.operand_type(0).elements == op.result_type(0).elements;
@@ -159,7 +162,7 @@ void RegionGraph::add_region(const Region& region, Scope& scope, std::vector<uin
       }
       return;
     }
-    const bool folded = op.code() == Opcode::k_transpose && rules_.transposes_fold_into_dots &&
+    const bool folded = library_ == nullptr && op.code() == Opcode::k_transpose && rules_.transposes_fold_into_dots &&
                         only_dots.count(op.result(0).index) > 0 && only_dots[op.result(0).index];
     if (is_view(op) || folded) {
       const uint32_t source = local(op.operand(0), scope);
@@ -303,6 +306,13 @@ void RegionGraph::emit(double count, std::vector<Launch>& launches) const {
   if (count <= 0) return;
   // Groups were made from the end: their kernels run in the opposite order.
   for (size_t g = groups_.size(); g-- > 0;) {
+    if (library_ != nullptr) {
+      for (Launch launch : library_->of(nodes_[group_root_[g]].op)) {
+        launch.count *= count;
+        launches.push_back(launch);
+      }
+      continue;
+    }
     Launch launch;
     launch.kernel =
         kernel_of_group(groups_[g], static_cast<uint32_t>(g), &launch.op, &launch.fused);

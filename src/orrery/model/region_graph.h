@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "orrery/model/library_launches.h"
 #include "orrery/model/stack.h"
 #include "orrery/workload/cost.h"
 
@@ -32,7 +33,8 @@ inline bool is_inlined_call(Opcode code) {
 class RegionGraph {
  public:
   RegionGraph(const Workload& workload, const Device& device, const FusionRules& rules,
-              const SmallFunctions& small, RegionId region);
+              const SmallFunctions& small, RegionId region,
+              const LibraryLaunches* library = nullptr);
 
   /// Appends this region's kernels, each run `count` times a step.
   void emit(double count, std::vector<Launch>& launches) const;
@@ -87,6 +89,7 @@ class RegionGraph {
   const Device& device_;
   const FusionRules& rules_;
   const SmallFunctions& small_;
+  const LibraryLaunches* library_;
   std::vector<Node> nodes_;
   std::vector<Value> values_;
   std::vector<std::vector<uint32_t>> groups_;  ///< Nodes of each, in program order.

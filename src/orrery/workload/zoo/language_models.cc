@@ -40,6 +40,7 @@ TransformerDescription gpt2(int64_t layers, int64_t hidden, int64_t heads) {
   d.norm = Norm::kLayer;
   d.epsilon = 1e-5;
   d.tied_embeddings = true;
+  d.dropout = true;
   SoftmaxAttention a = grouped_query(heads, heads, hidden / heads);
   a.rotary_size = 0;
   a.fused = true;
@@ -47,7 +48,7 @@ TransformerDescription gpt2(int64_t layers, int64_t hidden, int64_t heads) {
   DenseFeedForward f;
   f.inner = 4 * hidden;
   f.gated = false;
-  f.activation = Activation::kGelu;
+  f.activation = Activation::kGeluWrittenOut;
   f.up.bias = f.down.bias = true;
   d.layers.assign(static_cast<size_t>(layers), {a, f, NormPlacement::kBefore});
   return d;
