@@ -67,26 +67,31 @@ def kind(name, table):
     return next((k for k, pattern in table if re.search(pattern, name)), "other")
 
 
-def workload(case):
+def workload(case, configs):
     """resnet50_b32_infer, llama2_7b_b1_s512_prefill, … as arguments of `orrery predict`."""
     parts = case.split("_")
     phase = OPTIONS[parts.pop()]
     arguments = []
-    while parts and re.fullmatch(r"[bscx]\d+", parts[-1]):
+    if parts[-1] == "fp32":
+        arguments += ["--dtype", parts.pop()]
+    while parts and re.fullmatch(r"[bsc]\d+", parts[-1]):
         flag = {"b": "--batch", "s": "--seq", "c": "--context"}[parts[-1][0]]
         arguments += [flag, parts.pop()[1:]]
     model = "-".join(parts).replace("resnet", "resnet-").replace("--", "-")
+    if configs and os.path.exists(os.path.join(configs, model + ".json")):
+        model = os.path.join(configs, model + ".json")
     return [model, "--phase", phase, *arguments]
 
 
-def predicted(program, case, stack, extra):
+def predicted(program, case, configs, stack, extra):
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "launches.csv")
         answer = subprocess.run(
-            [program, "predict", *workload(case), "--on", "h200", "--stack", stack, "--kernels", path, "--json", *extra],
+            [program, "predict", *workload(case, configs), "--on", "h200", "--stack", stack, "--kernels", path, "--json", *extra],
             capture_output=True, text=True)
         if answer.returncode:
-            sys.exit(f"{case}: {answer.stderr}")
+            print(f"{case}: {answer.stderr.strip()}", file=sys.stderr)
+            return None, None
         with open(path, newline="") as file:
             return json.loads(answer.stdout), list(csv.DictReader(file))
 
@@ -107,6 +112,7 @@ def main():
     arguments.add_argument("table")
     arguments.add_argument("--case")
     arguments.add_argument("--stack", default="torch-eager")
+    arguments.add_argument("--configs", help="folder of config.json files for models that are not in the zoo")
     arguments.add_argument("--extra", default="", help="further options of predict")
     options = arguments.parse_args()
     folder = os.path.dirname(os.path.abspath(options.table))
@@ -115,7 +121,9 @@ def main():
         cases = [row for row in csv.DictReader(file) if options.case in (None, row["case"])]
     errors = collections.defaultdict(list)
     for case in cases:
-        answer, launches = predicted(options.program, case["case"], options.stack, options.extra.split())
+        answer, launches = predicted(options.program, case["case"], options.configs, options.stack, options.extra.split())
+        if answer is None:
+            continue
         ours = by_kind(launches, PREDICTED, "name", lambda r: float(r["count"]),
                        lambda r: float(r["count"]) * float(r["predicted_us"]))
         sums = [sum(v[i] for v in ours.values()) for i in (0, 1)]

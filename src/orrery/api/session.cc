@@ -117,7 +117,9 @@ PredictAnswer Session::predict(const PredictRequest& request) const {
   kernels.reserve(program.launches.size());
   for (const Launch& launch : program.launches) kernels.push_back(launch.kernel);
   std::vector<Estimate> estimates(kernels.size());
-  predictor->predict(kernels, request.point, estimates);
+  OperatingPoint point = request.point;
+  point.queued = true;
+  predictor->predict(kernels, point, estimates);
   adjust(program.launches, estimates);
   const Composition total =
       compose(program.launches, estimates, constants.costs, device.idle_power);

@@ -105,17 +105,21 @@ class TorchLaunches final : public LibraryLaunches {
     const Function& entry = w.function(w.entry());
     ForeachTensors parameters;
     const Region& body = w.region(entry.body);
-    bool trains = false, adam = false;
+    bool updates = false, adam = false;
     for (uint32_t i = 0; i < body.argument_count && i < entry.arguments.size(); ++i) {
       const Role role = entry.arguments[i].role;
       const Type& type = w.type(ValueId{body.first_argument + i});
       adam |= role == Role::kOptimizerState;
       if (role != Role::kParameter) continue;
-      trains |= entry.arguments[i].donated;
+      updates |= entry.arguments[i].donated;
       parameters.push_back({type.element, type.elements});
     }
+    bool gradients = updates;
+    for (const ResultInfo& result : entry.results)
+      gradients |= w.string(result.name).starts_with("gradient.");
     if (hugging_face_) small_beginning();
-    if (trains) step(parameters, training, adam);
+    if (gradients && training.kept_gradients) accumulate(parameters);
+    if (updates) step(parameters, training, adam);
   }
 
   std::span<const Launch> of(OpId op) const override {
@@ -1063,33 +1067,31 @@ class TorchLaunches final : public LibraryLaunches {
     }
     const int64_t few = 1024;
     const TorchTensor t{ElementType::kS64, TensorLayout::contiguous({&few, 1})};
-    for (int i = 0; i < (causal ? kOfCausalMask : kOfTokenTypes); ++i) {
-      Launch launch;
-      launch.kernel = kernels::elementwise(k_add, {&t, 1}, t);
-      launch.hidden = kHiddenOfOwn;
-      at_the_end_.push_back(launch);
-    }
+    for (int i = 0; i < (causal ? kOfCausalMask : kOfTokenTypes); ++i)
+      end(kernels::elementwise(k_add, {&t, 1}, t));
   }
 
   void step(const ForeachTensors& parameters, const TorchTraining& training, bool adam) {
-    const auto end = [&](const Kernel& kernel, Seconds hidden) {
-      Launch launch;
-      launch.kernel = kernel;
-      launch.hidden = hidden;
-      at_the_end_.push_back(launch);
-    };
-    if (training.kept_gradients) {
-      for (const ForeachTensor& p : parameters) {
-        const TorchTensor t{p.element, TensorLayout::contiguous({&p.elements, 1})};
-        const std::array inputs = {t, t};
-        const Kernel kernel = kernels::elementwise(k_add, inputs, t);
-        end(kernel, hidden_of(kernel));
-      }
-    }
     for (const Kernel& kernel : optimizer_kernels(parameters, adam, training.fused_optimizer))
-      end(kernel, Seconds());
+      end(kernel);
     if (training.kept_gradients)
-      for (const Kernel& kernel : foreach_kernels(parameters, 0, 1, 0)) end(kernel, Seconds());
+      for (const Kernel& kernel : foreach_kernels(parameters, 0, 1, 0)) end(kernel);
+  }
+
+  void end(const Kernel& kernel) {
+    Launch launch;
+    launch.kernel = kernel;
+    launch.hidden = hidden_of(kernel);
+    at_the_end_.push_back(launch);
+  }
+
+  /// Gradients are added to those that are there.
+  void accumulate(const ForeachTensors& parameters) {
+    for (const ForeachTensor& p : parameters) {
+      const TorchTensor t{p.element, TensorLayout::contiguous({&p.elements, 1})};
+      const std::array inputs = {t, t};
+      end(kernels::elementwise(k_add, inputs, t));
+    }
   }
 
   const Workload& w_;
