@@ -10,6 +10,7 @@
 #include "orrery/base/data_folder.h"
 #include "orrery/kernel/operator_text.h"
 #include "orrery/model/composition.h"
+#include "orrery/model/library_launches.h"
 #include "orrery/model/stack.h"
 
 namespace orrery {
@@ -18,6 +19,19 @@ namespace {
 void append_new(std::vector<std::string>& list, const std::vector<std::string>& more) {
   for (const std::string& s : more)
     if (std::find(list.begin(), list.end(), s) == list.end()) list.push_back(s);
+}
+
+/// Those of the device, and those of the stack ("stack.dispatch") by the rest of their names.
+std::pair<std::vector<Override>, std::vector<Override>> split_overrides(
+    const std::vector<Override>& all) {
+  constexpr std::string_view kStack = "stack.";
+  std::pair<std::vector<Override>, std::vector<Override>> parts;
+  for (const auto& [path, value] : all)
+    if (path.starts_with(kStack))
+      parts.second.emplace_back(path.substr(kStack.size()), value);
+    else
+      parts.first.emplace_back(path, value);
+  return parts;
 }
 
 /// "dot_general bf16 512×11008×4096": the operation, what it computes in, and its loops.
@@ -87,11 +101,16 @@ Session::Session(std::string hardware_folder, std::string data_folder)
 PredictAnswer Session::predict(const PredictRequest& request) const {
   const auto& stack_entry = Registry<Stack>::instance().at(request.stack, "stack");
   Registry<KernelModel>::instance().at(request.kernel_model, "kernel model");  // before reading
-  const Device device = catalogue_.device(request.device, request.overrides);
+  const auto [of_device, of_stack] = split_overrides(request.overrides);
+  const Device device = catalogue_.device(request.device, of_device);
   const Workload workload = load_workload(request.workload, request.read);
   const auto stack = stack_entry.create();
-  const StackConstants constants = load_stack_constants(data_folder_, stack->name());
-  Program program = lower(workload, device, stack->rules());
+  StackConstants constants = load_stack_constants(data_folder_, stack->name(), of_stack);
+  if (const auto found = constants.dispatch_of_library.find(workload.library());
+      found != constants.dispatch_of_library.end())
+    constants.costs.dispatch = found->second;
+  const auto library = stack->library_launches(workload, device, constants);
+  Program program = lower(workload, device, stack->rules(), library.get());
   const auto predictor = bind_choice(request, device, request.stack, data_folder_, catalogue_);
 
   std::vector<Kernel> kernels;
@@ -101,14 +120,19 @@ PredictAnswer Session::predict(const PredictRequest& request) const {
   const bool steady = request.point.regime == OperatingPoint::Regime::kSustained;
   OperatingPoint cool = request.point;
   cool.regime = OperatingPoint::Regime::kBurst;
+  cool.queued = true;
   predictor->predict(kernels, cool, estimates);
-  const Composition burst = compose(program, estimates, constants.costs);
+  const auto composed = [&](std::vector<Estimate> times) {
+    adjust(program.launches, times);
+    return compose(program, times, constants.costs);
+  };
+  const Composition burst = composed(estimates);
   std::vector<double> counts;
   counts.reserve(kernels.size());
   for (const Launch& launch : program.launches) counts.push_back(launch.count);
   // Queued back to back, or one call and a wait after the other: each at its own mean power.
   const auto settle = [&](Seconds step, std::vector<Estimate>& at) {
-    return predictor->settle(kernels, counts, step - burst.kernels, request.point.clock, at);
+    return predictor->settle(kernels, counts, step - burst.kernels, cool, at);
   };
   std::vector<Estimate> waiting = estimates, queued = estimates;
   const StepState state = settle(burst.step.value, queued);
@@ -116,10 +140,11 @@ PredictAnswer Session::predict(const PredictRequest& request) const {
   Seconds single_call = burst.single_call.value;
   if (steady) {
     settle(single_call, waiting);
-    single_call = compose(program, waiting, constants.costs).single_call.value;
+    single_call = composed(waiting).single_call.value;
     estimates = std::move(queued);
-    total = compose(program, estimates, constants.costs);
+    total = composed(estimates);
   }
+  adjust(program.launches, estimates);
 
   PredictAnswer answer;
   answer.kernel_model = predictor->name();
@@ -230,7 +255,7 @@ PredictAnswer Session::predict(const PredictRequest& request) const {
   for (auto& setting : settings_of(request.read)) answer.provenance.push_back(std::move(setting));
   // What was checked are single-device programs that fit, on catalogue devices as they are.
   const auto names = catalogue_.names();
-  const bool as_catalogued = request.overrides.empty() &&
+  const bool as_catalogued = of_device.empty() &&
                              std::find(names.begin(), names.end(), request.device) != names.end();
   if (program.communicates || workload.partitions() * workload.replicas() > 1)
     answer.trust.detail = "no program of several devices was compared with measurements";

@@ -21,6 +21,8 @@ struct OperatingPoint {
   enum class Regime { kBurst, kSustained };
   Regime regime = Regime::kBurst;
   Hertz clock;  ///< Fixed compute clock; 0: what the regime gives.
+  /// Kernels wait in a queue for each other: what a fit's measurements hold of the host is left out.
+  bool queued = false;
 };
 
 /// One operating point for all kernels of a batch, or one for each. Refers to what
@@ -65,8 +67,9 @@ class Predictor {
   /// the clock that the step's mean power allows; `idle` is what the step takes beside them. With a
   /// clock that somebody fixed, times stay and the energy is that of the clock.
   virtual StepState settle(std::span<const Kernel> kernels, std::span<const double> counts,
-                           Seconds idle, Hertz fixed_clock, std::span<Estimate> estimates) const {
-    (void)kernels, (void)idle, (void)fixed_clock;
+                           Seconds idle, const OperatingPoint& point,
+                           std::span<Estimate> estimates) const {
+    (void)kernels, (void)idle, (void)point;
     StepState state;
     for (size_t i = 0; i < estimates.size(); ++i) state.energy += estimates[i].joules * counts[i];
     return state;

@@ -10,6 +10,7 @@
 
 #include "orrery/kernel/describe.h"
 #include "orrery/model/fusion_passes.h"
+#include "orrery/model/library_launches.h"
 #include "orrery/workload/cost.h"
 
 namespace orrery {
@@ -199,8 +200,9 @@ bool is_product_operand(const Order& order, const Type& type, std::span<const in
 
 class Builder {
  public:
-  Builder(const Workload& workload, const FusionRules& rules, const SmallFunctions& small)
-      : w_(workload), rules_(rules), small_(small) {}
+  Builder(const Workload& workload, const FusionRules& rules, const SmallFunctions& small,
+          const LibraryLaunches* library)
+      : w_(workload), rules_(rules), small_(small), library_(library) {}
 
   FusionGraph run(RegionId region) {
     Scope scope;
@@ -227,6 +229,8 @@ class Builder {
 
   bool is_view(const OpView& op) const {
     if (op.operand_count() == 0) return false;
+    if (library_ != nullptr && op_class(op.code()) != OpClass::kControl)
+      return library_->of(op.id()).empty();
     if (op_class(op.code()) == OpClass::kView) return true;
     if (op.code() == Opcode::k_reduce && rules_.simplify && op.result_count() == 1)
       return op.operand_type(0).elements == op.result_type(0).elements;
@@ -825,6 +829,7 @@ class Builder {
   const Workload& w_;
   const FusionRules& rules_;
   const SmallFunctions& small_;
+  const LibraryLaunches* library_;
   FusionGraph g_;
   uint64_t position_ = 0;
   std::unordered_map<Key, Seen, KeyHash> known_;
@@ -966,8 +971,9 @@ void FusionGraph::order(const Workload& w, bool drop_dead) {
 }
 
 FusionGraph build_fusion_graph(const Workload& workload, const FusionRules& rules,
-                               const SmallFunctions& small, RegionId region) {
-  FusionGraph graph = Builder(workload, rules, small).run(region);
+                               const SmallFunctions& small, RegionId region,
+                               const LibraryLaunches* library) {
+  FusionGraph graph = Builder(workload, rules, small, library).run(region);
   graph.order(workload, rules.simplify);
   return graph;
 }

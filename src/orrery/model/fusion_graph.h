@@ -95,7 +95,9 @@ struct FusionGraph {
 /// Positions of two neighbours of a file differ by this much.
 inline constexpr uint64_t kPositionStep = 64;
 
+/// `library`, where there is one, says which operations launch nothing.
 FusionGraph build_fusion_graph(const Workload& workload, const FusionRules& rules,
-                               const SmallFunctions& small, RegionId region);
+                               const SmallFunctions& small, RegionId region,
+                               const LibraryLaunches* library);
 
 }  // namespace orrery

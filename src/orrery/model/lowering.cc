@@ -4,6 +4,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "orrery/model/library_launches.h"
 #include "orrery/model/program_memory.h"
 #include "orrery/model/region_graph.h"
 #include "orrery/model/stack.h"
@@ -194,7 +195,25 @@ void capture(uint32_t fewest, std::vector<Launch>& launches, uint32_t& next) {
   }
 }
 
-Program lower(const Workload& w, const Device& device, const FusionRules& stack_rules) {
+std::unique_ptr<LibraryLaunches> Stack::library_launches(const Workload& /*workload*/,
+                                                         const Device& /*device*/,
+                                                         const StackConstants& /*told*/) const {
+  return nullptr;
+}
+
+void adjust(std::span<const Launch> launches, std::span<Estimate> estimates) {
+  for (size_t i = 0; i < launches.size(); ++i) {
+    const Launch& launch = launches[i];
+    if (launch.times == 1 && launch.hidden.value == 0) continue;
+    Estimate& e = estimates[i];
+    const double alone = e.seconds.value * launch.times;
+    e.seconds = Seconds(std::max(0.0, alone - launch.hidden.value));
+    e.joules = e.joules * (alone > 0 ? launch.times * e.seconds.value / alone : 1);
+  }
+}
+
+Program lower(const Workload& w, const Device& device, const FusionRules& stack_rules,
+              const LibraryLaunches* library) {
   FusionRules rules = stack_rules;
   if (w.format() == "hlo") {
     // Compiled already: its fusions are the kernels, its copies are written out.
@@ -234,7 +253,7 @@ Program lower(const Workload& w, const Device& device, const FusionRules& stack_
                            [&](RegionId r, double n) { regions.emplace_back(r, n); });
     std::vector<std::vector<Launch>> by_region(regions.size());
     for (size_t i = regions.size(); i-- > 0;) {
-      RegionGraph graph(w, device, rules, small, regions[i].first);
+      RegionGraph graph(w, device, rules, small, regions[i].first, library);
       graph.emit(regions[i].second, by_region[i]);
       has_collectives |= graph.has_collectives();
       constants += graph.constant_bytes();
@@ -247,6 +266,8 @@ Program lower(const Workload& w, const Device& device, const FusionRules& stack_
   }
   for (size_t i = launches.size(); i-- > 0;)
     std::move(launches[i].begin(), launches[i].end(), std::back_inserter(program.launches));
+  if (library != nullptr)
+    for (const Launch& launch : library->at_the_end()) program.launches.push_back(launch);
   program.memory = memory.plan();
   program.memory.constants = constants;
   for (MemoryPoint& point : program.memory.timeline) point.bytes += constants;

@@ -17,8 +17,13 @@ constexpr size_t kMostPaths = size_t{1} << 16;
 }  // namespace
 
 RegionGraph::RegionGraph(const Workload& w, const Device& device, const FusionRules& rules,
-                         const SmallFunctions& small, RegionId region)
-    : w_(w), device_(device), rules_(rules), graph_(build_fusion_graph(w, rules, small, region)) {
+                         const SmallFunctions& small, RegionId region,
+                         const LibraryLaunches* library)
+    : w_(w),
+      device_(device),
+      rules_(rules),
+      library_(library),
+      graph_(build_fusion_graph(w, rules, small, region, library)) {
   if (rules.expand_grouped_products) expand_grouped_products(w, graph_);
   if (rules.vector_products) reduce_vector_products(w, graph_);
   if (rules.merge_products) merge_products(w, graph_);
@@ -95,6 +100,13 @@ Kernel RegionGraph::kernel_of_group(uint32_t g, OpId* named, uint32_t* fused) co
 void RegionGraph::emit(double count, std::vector<Launch>& launches) const {
   if (count <= 0) return;
   for (uint32_t g = 0; g < groups_.size(); ++g) {
+    if (library_ != nullptr) {
+      for (Launch launch : library_->of(graph_.nodes[groups_[g].root].op)) {
+        launch.count *= count;
+        launches.push_back(launch);
+      }
+      continue;
+    }
     Launch launch;
     launch.kernel = kernel_of_group(g, &launch.op, &launch.fused);
     launch.count = count;

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "orrery/model/fusion_passes.h"
+#include "orrery/model/library_launches.h"
 #include "orrery/model/region_memory.h"
 #include "orrery/model/stack.h"
 #include "orrery/workload/cost.h"
@@ -14,7 +15,8 @@ namespace orrery {
 class RegionGraph {
  public:
   RegionGraph(const Workload& workload, const Device& device, const FusionRules& rules,
-              const SmallFunctions& small, RegionId region);
+              const SmallFunctions& small, RegionId region,
+              const LibraryLaunches* library = nullptr);
 
   /// Appends this region's kernels, each run `count` times a step.
   void emit(double count, std::vector<Launch>& launches) const;
@@ -41,6 +43,7 @@ class RegionGraph {
   const Workload& w_;
   const Device& device_;
   const FusionRules& rules_;
+  const LibraryLaunches* library_;
   FusionGraph graph_;
   std::vector<FusionGroup> groups_;  ///< In the order they run.
 };

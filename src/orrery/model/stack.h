@@ -1,11 +1,16 @@
 #pragma once
 
+#include <map>
+#include <memory>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "orrery/base/registry.h"
 #include "orrery/base/units.h"
 #include "orrery/hardware/device.h"
+#include "orrery/kernel/estimate.h"
 #include "orrery/kernel/kernel.h"
 #include "orrery/workload/workload.h"
 
@@ -64,6 +69,18 @@ struct LaunchCosts {
   double structure_spread = 0;
 };
 
+class LibraryLaunches;
+
+/// The constants of a stack and how it was told to run.
+struct StackConstants {
+  std::string version;
+  std::string measured_on;  ///< The device its constants come from.
+  LaunchCosts costs;
+  /// Where a model's own library (Workload::library) takes the host longer: its dispatch.
+  std::map<std::string, Seconds> dispatch_of_library;
+  std::map<std::string, std::string> choices;  ///< "optimizer": "fused"
+};
+
 /// The software that turns operations into launches. Registered in
 /// `Registry<Stack>`, one file each under model/stacks/.
 class Stack {
@@ -72,20 +89,24 @@ class Stack {
   virtual FusionRules rules() const = 0;
   /// From data/stacks/NAME.yaml, where each constant has its source.
   virtual std::string name() const = 0;
+  /// What it launches where that is not one kernel for each group of its rules; null otherwise.
+  virtual std::unique_ptr<LibraryLaunches> library_launches(const Workload& workload,
+                                                            const Device& device,
+                                                            const StackConstants& told) const;
 };
 
-/// Reads the constants of a stack, `data_folder`/stacks/NAME.yaml.
-struct StackConstants {
-  std::string version;
-  std::string measured_on;  ///< The device its constants come from.
-  LaunchCosts costs;
-};
-StackConstants load_stack_constants(const std::string& data_folder, const std::string& name);
+/// Reads the constants of a stack, `data_folder`/stacks/NAME.yaml. `settings` replace them:
+/// {"dispatch", "40us"}, {"optimizer", "foreach"}; an unknown name or value is `kUsage`.
+StackConstants load_stack_constants(
+    const std::string& data_folder, const std::string& name,
+    const std::vector<std::pair<std::string, std::string>>& settings = {});
 
 /// A kernel and how often one step runs it.
 struct Launch {
   Kernel kernel;
   double count = 1;
+  double times = 1;  ///< Its time over that of `kernel`, where it is a slower relative.
+  Seconds hidden;    ///< Of the time that `kernel` takes alone: what its neighbours hide.
   OpId op;             ///< The operation it is named after.
   uint32_t graph = 0;  ///< The graph that holds it; 0: it is queued by itself.
   uint32_t fused = 1;  ///< Operations in it.
@@ -127,6 +148,11 @@ struct Program {
 
 /// Lowers every function once; calls and loops multiply counts. A workload with
 /// open dimensions is `kInput`: nothing can be sized.
-Program lower(const Workload& workload, const Device& device, const FusionRules& rules);
+/// `library`, where there is one, says what every operation launches.
+Program lower(const Workload& workload, const Device& device, const FusionRules& rules,
+              const LibraryLaunches* library = nullptr);
+
+/// Estimates of launches' kernels alone as those of the launches: times `times`, less `hidden`.
+void adjust(std::span<const Launch> launches, std::span<Estimate> estimates);
 
 }  // namespace orrery

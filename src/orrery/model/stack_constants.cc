@@ -1,9 +1,13 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <map>
 #include <stdexcept>
 
+#include "orrery/base/nearest.h"
 #include "orrery/base/source.h"
 #include "orrery/model/stack.h"
 
@@ -28,9 +32,42 @@ double cited(const YAML::Node& root, const std::string& key, Dimension dimension
   return 0;
 }
 
+/// One setting of the user's; choices are those the stack's file lists.
+void set(StackConstants& constants, const YAML::Node& choices, const std::string& stack,
+         const std::string& setting, const std::string& value) {
+  const std::map<std::string, Seconds*> times = {{"dispatch", &constants.costs.dispatch},
+                                                 {"gap", &constants.costs.gap},
+                                                 {"call", &constants.costs.call}};
+  if (const auto time = times.find(setting); time != times.end()) {
+    try {
+      *time->second = Seconds(parse_quantity(value, Dimension::kTime));
+    } catch (const std::invalid_argument& e) {
+      throw_usage(fmt::format("stack.{}: {}", setting, e.what()));
+    }
+    if (setting == "dispatch") constants.dispatch_of_library.clear();
+    return;
+  }
+  std::vector<std::string> names = {"call", "dispatch", "gap"};
+  if (choices)
+    for (const auto& entry : choices) {
+      names.push_back(entry.first.as<std::string>());
+      if (names.back() != setting) continue;
+      const auto values = entry.second["values"].as<std::vector<std::string>>();
+      if (std::ranges::find(values, value) == values.end())
+        throw_usage(fmt::format("stack.{}={}: it must be one of {}", setting, value,
+                                fmt::join(values, ", ")));
+      constants.choices[setting] = value;
+      return;
+    }
+  throw_usage(fmt::format("the stack {} has no setting '{}'{}; there is {}", stack, setting,
+                          did_you_mean(nearest(setting, names)), fmt::join(names, ", ")));
+}
+
 }  // namespace
 
-StackConstants load_stack_constants(const std::string& data_folder, const std::string& name) {
+StackConstants load_stack_constants(
+    const std::string& data_folder, const std::string& name,
+    const std::vector<std::pair<std::string, std::string>>& settings) {
   const std::string path =
       (std::filesystem::path(data_folder) / "stacks" / (name + ".yaml")).string();
   const Source source = Source::from_file(path);
@@ -55,9 +92,22 @@ StackConstants load_stack_constants(const std::string& data_folder, const std::s
                                                     {"call", &c.call},
                                                     {"argument", &c.argument},
                                                     {"wait", &c.wait}};
-  for (const auto& [key, time] : times) *time = Seconds(cited(root, key, Dimension::kTime, path));
-  c.host_spread = cited(root, "host_spread", Dimension::kCount, path);
+  for (const auto& [key, time] : times)
+    if (root[key]) *time = Seconds(cited(root, key, Dimension::kTime, path));
+  if (root["host_spread"]) c.host_spread = cited(root, "host_spread", Dimension::kCount, path);
   c.structure_spread = cited(root, "structure_spread", Dimension::kCount, path);
+  if (const YAML::Node libraries = root["dispatch_of_library"])
+    for (const auto& entry : libraries) {
+      const auto library = entry.first.as<std::string>();
+      constants.dispatch_of_library[library] =
+          Seconds(cited(libraries, library, Dimension::kTime, path));
+    }
+  const YAML::Node choices = root["choices"];
+  if (choices)
+    for (const auto& entry : choices)
+      constants.choices[entry.first.as<std::string>()] =
+          entry.second["values"][0].as<std::string>();
+  for (const auto& [setting, value] : settings) set(constants, choices, name, setting, value);
   return constants;
 }
 

@@ -105,6 +105,9 @@ enum class Attr : uint16_t {
   kOutShardings,  ///< [ints: ShardingId indices] manual_computation
   kManualAxes,    ///< [string] comma-separated mesh axes of a manual_computation
   kScope,         ///< [string] where in the model: HLO op_name, an ONNX node's name
+  /// [string] the layer that it is one of several operations of, and which: "rotary#3". Its
+  /// gradient's are "gradient/rotary#3"; those of a plain operation "gradient/gelu#7".
+  kModule,
 };
 
 std::string_view name(Attr key);

@@ -144,6 +144,9 @@ class Workload {
  public:
   const std::string& name() const { return name_; }
   const std::string& format() const { return format_; }  ///< "stablehlo", "onnx", …
+  /// The library whose PyTorch modules run the model: "transformers", "torchvision"; empty: not
+  /// known.
+  const std::string& library() const { return library_; }
   int64_t partitions() const { return partitions_; }
   int64_t replicas() const { return replicas_; }
 
@@ -189,6 +192,7 @@ class Workload {
   friend class WorkloadBuilder;
   std::string name_;
   std::string format_;
+  std::string library_;
   int64_t partitions_ = 1;
   int64_t replicas_ = 1;
   FunctionId entry_;

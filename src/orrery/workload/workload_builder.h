@@ -36,6 +36,7 @@ class WorkloadBuilder {
 
   // Module.
   void set_name(std::string name);
+  void set_library(std::string library);
   void set_partitions(int64_t partitions, int64_t replicas);  ///< 0 leaves one as it is.
   void add_note(std::string note);  ///< Kept once however often it is added.
   MeshId add_mesh(Mesh mesh);

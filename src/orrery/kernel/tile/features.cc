@@ -18,8 +18,6 @@ constexpr int64_t kMostDecodeQueries = 8;
 /// kernels of A100 and L40S, at 1.41 and 2.52 GHz, in aiconfigurator's tables).
 constexpr double kFloorClock = 1.98e9;
 constexpr double kFloorWithoutClock = 0.4;
-/// What the smallest kernels take in NeuSight's tables: 26 to 60 us on five GPUs.
-constexpr double kEagerSeconds = 30e-6;
 /// How long a kernel must be for the board to meet its power limit while it is measured
 /// under a warm protocol: the L40S's products slow down between 0.1 and 1 ms.
 constexpr double kThrottleSeconds = 300e-6;

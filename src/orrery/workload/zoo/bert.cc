@@ -21,10 +21,10 @@ Tensor encoder_layer(Network& net, const Tensor& x, const BertDescription& d) {
     const Tensor value = net.reshape(net.linear(x, "value", d.hidden, kBiased), heads);
     y = net.reshape(net.attention(query, key, value), x.dims());
   }
-  y = net.linear(y, "attention.output.dense", d.hidden, kBiased);
+  y = net.dropout(net.linear(y, "attention.output.dense", d.hidden, kBiased));
   y = net.layer_norm(net.add(x, y), "attention.output.LayerNorm", d.epsilon);
   Tensor z = net.gelu(net.linear(y, "intermediate.dense", d.intermediate, kBiased));
-  z = net.linear(z, "output.dense", d.hidden, kBiased);
+  z = net.dropout(net.linear(z, "output.dense", d.hidden, kBiased));
   return net.layer_norm(net.add(y, z), "output.LayerNorm", d.epsilon);
 }
 
@@ -40,6 +40,7 @@ std::vector<Choice> bert_choices() {
        "for every position; auto is pooler forward and mlm in training"});
   all.push_back(
       {"fused_attention", "yes", {"yes", "no"}, "one attention kernel, or dot, softmax, dot"});
+  all.push_back({"dropout", "yes", {"yes", "no"}, "in training, activations are dropped"});
   return all;
 }
 
@@ -67,8 +68,9 @@ Workload build_bert(const BertDescription& d, const BuildOptions& options) {
   if (phase == Phase::kTrain && head != "mlm")
     throw_usage(fmt::format("head={} gives no loss to train; give head=mlm", head));
 
-  NetworkOptions network = read_network_options(options, chosen, d.dtype);
+  NetworkOptions network = read_network_options(options, chosen, d.dtype, "transformers");
   network.fused_attention = chosen.is("fused_attention", "yes");
+  network.dropout = chosen.is("dropout", "yes");
   Network net(d.format, d.name, network);
   const Tensor ids = net.input("input_ids", ElementType::kS32, {batch, sequence});
   const Tensor words = net.parameter("embeddings.word_embeddings.weight", {d.vocabulary, d.hidden});
@@ -77,14 +79,14 @@ Workload build_bert(const BertDescription& d, const BuildOptions& options) {
   Tensor x = net.embedding(words, ids);
   // RoBERTa's positions start after its padding index.
   const int64_t first = d.positions - longest;
-  x = net.add(x, net.slice(positions, 0, first, first + sequence));
+  x = net.add(x, net.positions(positions, first, sequence));
   if (d.token_types > 0) {
     const Tensor types = net.input("token_type_ids", ElementType::kS32, {batch, sequence});
     const Tensor table =
         net.parameter("embeddings.token_type_embeddings.weight", {d.token_types, d.hidden});
     x = net.add(x, net.embedding(table, types));
   }
-  x = net.layer_norm(x, "embeddings.LayerNorm", d.epsilon);
+  x = net.dropout(net.layer_norm(x, "embeddings.LayerNorm", d.epsilon));
   {
     const auto in_encoder = net.scope("encoder");
     x = net.repeat("layer", d.layers, {x},

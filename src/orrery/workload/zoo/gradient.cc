@@ -11,6 +11,15 @@
 namespace orrery {
 namespace {
 
+constexpr std::string_view kGradientOfSplit = "gradient/split";
+
+/// What the gradient of a node is part of: of its layer's, or one of its own.
+std::string gradient_module(const Tape::Node& node, Network::State& state) {
+  const Tape::Attribute* module = node.find(Attr::kModule);
+  if (module != nullptr) return "gradient/" + std::get<std::string>(module->value);
+  return fmt::format("gradient/{}#{}", name(node.code), ++state.modules);
+}
+
 /// Made again from their operands in the backward pass, rather than kept: they
 /// move nothing, or only repeat a smaller tensor.
 bool is_replayed(Opcode code) {
@@ -75,9 +84,14 @@ class BackwardPass {
     if (gradient.dims() != type.dims)
       throw_internal(fmt::format("the gradient of {} in a {} is {}", from, describe(type),
                                  describe(target_.type(target_.index(gradient)))));
+    // Sums of gradients are nobody's, but a part of a split is only put back in its place.
+    std::string& module = differentiation_.state.module;
+    const std::string of_step = module;
+    if (!module.starts_with(kGradientOfSplit)) module.clear();
     const Tensor converted = net.convert(gradient, type.element);
     Tensor& sum = gradients_[value];
     sum = sum.valid() ? net.add(sum, converted) : converted;
+    module = of_step;
   }
 
   const Tensor& gradient(uint32_t value) const { return gradients_[value]; }
@@ -97,7 +111,9 @@ class BackwardPass {
         call(static_cast<uint32_t>(i), node);
       } else {
         Step step(*this, node);
+        differentiation_.state.module = gradient_module(node, differentiation_.state);
         apply_gradient_rule(step);
+        differentiation_.state.module.clear();
       }
     }
   }

@@ -143,9 +143,10 @@ BuildOptions without_narrow_type(BuildOptions options) {
 }
 
 NetworkOptions network_options(const BuildOptions& options, const Choices& choices,
-                               ElementType type) {
-  NetworkOptions network = read_network_options(options, choices, type);
+                               ElementType type, bool dropout) {
+  NetworkOptions network = read_network_options(options, choices, type, "transformers");
   network.fused_attention = choices.is("fused_attention", "yes");
+  network.dropout = choices.is("dropout", "yes") || (choices.is("dropout", "auto") && dropout);
   return network;
 }
 
@@ -156,7 +157,7 @@ Builder::Builder(const TransformerDescription& model, const BuildOptions& option
       choices_(language_model_choices(), options.choices),
       narrow_(narrow_format(options)),
       options_(without_narrow_type(options)),
-      net_(format, model.name, network_options(options_, choices_, model.type)),
+      net_(format, model.name, network_options(options_, choices_, model.type, model.dropout)),
       pass_{.net = net_, .model = model_, .fallback = narrow_} {
   model_.type = net_.options().activations;
   pass_.phase = phase_;
@@ -277,12 +278,13 @@ Tensor Builder::plain_layer(Kind& kind, const Tensor& input, const Surroundings&
     case NormPlacement::kBefore:
       if (mixes)
         x = net_.add(
-            x, mixed(kind, norm(pass_, x, mixes && feeds ? "input_layernorm" : "norm"), around));
+            x, net_.dropout(mixed(
+                   kind, norm(pass_, x, mixes && feeds ? "input_layernorm" : "norm"), around)));
       if (feeds)
         x = net_.add(
-            x,
-            feed_forward(pass_, kind.layer.feed_forward,
-                         norm(pass_, x, mixes && feeds ? "post_attention_layernorm" : "norm"), x));
+            x, net_.dropout(feed_forward(
+                   pass_, kind.layer.feed_forward,
+                   norm(pass_, x, mixes && feeds ? "post_attention_layernorm" : "norm"), x)));
       return x;
     case NormPlacement::kBoth:
       if (mixes)
@@ -438,9 +440,9 @@ Tensor Builder::embed(const Tensor& ids) {
     const Tensor positions =
         net_.parameter("embed_positions.weight", {model_.learnt_positions, model_.hidden});
     x = net_.add(x, pass_.decoding() ? net_.embedding(positions, net_.reshape(position_, {1}))
-                                     : net_.slice(positions, 0, 0, pass_.tokens));
+                                     : net_.positions(positions, 0, pass_.tokens));
   }
-  return x;
+  return net_.dropout(x);
 }
 
 Tensor Builder::logits(Tensor x) {
@@ -529,7 +531,11 @@ std::vector<Choice> language_model_choices() {
        "yes",
        {"yes", "no"},
        "one attention kernel, or dot, softmax, dot (latent and sparse attention stay fused)"},
-      {"routing", "balanced", {"balanced"}, "tokens spread evenly over experts"}};
+      {"routing", "balanced", {"balanced"}, "tokens spread evenly over experts"},
+      {"dropout",
+       "auto",
+       {"auto", "yes", "no"},
+       "in training, activations are dropped; auto: where the published configuration says so"}};
   for (Choice& choice : training_choices()) choices.push_back(std::move(choice));
   return choices;
 }

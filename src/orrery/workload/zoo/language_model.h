@@ -20,7 +20,14 @@ struct Projection {
   bool operator==(const Projection&) const = default;
 };
 
-enum class Activation : uint8_t { kGelu, kRelu, kSquaredRelu, kSilu, kTanh };
+enum class Activation : uint8_t {
+  kGelu,
+  kGeluWrittenOut,  ///< By its tanh form, an operation at a time (GPT-2's gelu_new).
+  kRelu, 
+  kSquaredRelu,
+  kSilu,
+  kTanh
+};
 
 /// Normalisation of queries and keys before their product.
 enum class QueryKeyNorm : uint8_t {
@@ -211,6 +218,7 @@ struct TransformerDescription {
   bool scaled_embedding = false;  ///< Multiplied by √hidden (Gemma).
   bool capped_logits = false;     ///< Through a scaled tanh (Gemma 2 and later).
   Projection head;                ///< Unused when tied.
+  bool dropout = false;           ///< Activations are dropped in training (GPT-2's 0.1).
 
   int64_t streams = 0;             ///< Hyper-connections: residual streams (DeepSeek-V4); 0: one.
   int64_t residual_block = 0;      ///< Attention residuals every so many layers (Kimi K3); 0: none.
@@ -224,6 +232,9 @@ struct TransformerDescription {
 ///                          graph without a fused kernel, computed and masked; causal
 ///   routing=balanced       experts are drawn evenly: n tokens that choose k of E
 ///                          experts meet E·(1 − (1 − k/E)^n) distinct ones
+///
+///   dropout=auto|yes|no    whether training drops activations; auto: as the model's own
+///                          configuration says
 ///
 /// and those of training.
 std::vector<Choice> language_model_choices();

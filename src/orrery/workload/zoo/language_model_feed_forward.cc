@@ -110,6 +110,10 @@ Tensor activate(Network& net, Activation activation, const Tensor& x) {
   switch (activation) {
     case Activation::kGelu:
       return net.gelu(x);
+    case Activation::kGeluWrittenOut: {
+      const auto as_one = net.module("gelu_new");
+      return net.gelu(x);
+    }
     case Activation::kRelu:
       return net.relu(x);
     case Activation::kSquaredRelu:

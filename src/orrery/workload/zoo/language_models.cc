@@ -40,6 +40,7 @@ TransformerDescription gpt2(int64_t layers, int64_t hidden, int64_t heads) {
   d.norm = Norm::kLayer;
   d.epsilon = 1e-5;
   d.tied_embeddings = true;
+  d.dropout = true;
   SoftmaxAttention a = grouped_query(heads, heads, hidden / heads);
   a.rotary_size = 0;
   a.fused = true;
@@ -47,9 +48,31 @@ TransformerDescription gpt2(int64_t layers, int64_t hidden, int64_t heads) {
   DenseFeedForward f;
   f.inner = 4 * hidden;
   f.gated = false;
-  f.activation = Activation::kGelu;
+  f.activation = Activation::kGeluWrittenOut;
   f.up.bias = f.down.bias = true;
   d.layers.assign(static_cast<size_t>(layers), {a, f, NormPlacement::kBefore});
+  return d;
+}
+
+/// GPT-3's sizes in GPT-2's architecture: no sparse attention.
+TransformerDescription gpt3(int64_t layers, int64_t hidden, int64_t heads) {
+  TransformerDescription d = gpt2(layers, hidden, heads);
+  d.longest = d.learnt_positions = 2048;
+  return d;
+}
+
+TransformerDescription opt(int64_t layers, int64_t hidden, int64_t heads) {
+  TransformerDescription d = gpt2(layers, hidden, heads);
+  d.vocabulary = 50272;
+  d.longest = 2048;
+  d.learnt_positions = 2050;  // counted from 2
+  SoftmaxAttention a = grouped_query(heads, heads, hidden / heads);
+  a.rotary_size = 0;
+  a.query.bias = a.key.bias = a.value.bias = a.output.bias = true;
+  for (Layer& layer : d.layers) {
+    layer.mixer = a;
+    std::get<DenseFeedForward>(layer.feed_forward).activation = Activation::kRelu;
+  }
   return d;
 }
 
@@ -137,6 +160,7 @@ TransformerDescription deepseek_v3() {
 
 constexpr const char* kGpt2Source =
     "huggingface.co/openai-community/gpt2 (safetensors); Radford et al. 2019";
+constexpr const char* kGpt3Source = "arXiv:2005.14165, table 2.1; its parameters are rounded there";
 constexpr const char* kLlama2Source =
     "huggingface.co/meta-llama/Llama-2-7b-hf (safetensors); arXiv:2307.09288";
 constexpr const char* kLlama3Source =
@@ -148,6 +172,11 @@ const ZooRegistration registration({
           kGpt2Source),
     entry(gpt2(36, 1280, 20), "gpt2-large", "GPT-2 large, bf16", "gpt2", 774'030'080, kGpt2Source),
     entry(gpt2(48, 1600, 25), "gpt2-xl", "GPT-2 XL, bf16", "gpt2", 1'557'611'200, kGpt2Source),
+    entry(gpt3(24, 3072, 24), "gpt3-xl", "GPT-3 XL with its 24 heads of 128 in full width, bf16",
+          "gpt3", 0, kGpt3Source),
+    entry(gpt3(32, 2560, 32), "gpt3-2.7b", "GPT-3 2.7B, bf16", "gpt3", 0, kGpt3Source),
+    entry(opt(24, 2048, 32), "opt-1.3b", "OPT 1.3B, bf16", "opt", 1'315'758'080,
+          "huggingface.co/facebook/opt-1.3b (num_parameters()); arXiv:2205.01068"),
     entry(llama({32, 4096, 32, 32, 11008, 32000, 4096, 1e4}), "llama2-7b", "Llama-2 7B, bf16",
           "llama2", 6'738'415'616, kLlama2Source),
     entry(llama({40, 5120, 40, 40, 13824, 32000, 4096, 1e4}), "llama2-13b", "Llama-2 13B, bf16",

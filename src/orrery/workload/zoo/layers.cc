@@ -348,6 +348,7 @@ Tensor Network::batch_norm(const Tensor& x, std::string_view name, double epsilo
   op.results.push_back({mean.element(), channels});
   op.results.push_back({mean.element(), channels});
   const Tensors results = emit(op);
+  const Module as_one = module("running_statistics");
   constexpr double kMomentum = 0.1;  // torch.nn.BatchNorm2d's default.
   const auto track = [&](const Tensor& running, const Tensor& batch) {
     const Tensor updated = add(this->scale(running, 1 - kMomentum), this->scale(batch, kMomentum));
@@ -402,6 +403,7 @@ Tensor Network::attention(const Tensor& queries, const Tensor& keys, const Tenso
 /// kept, the softmax runs in fp32.
 Tensor Network::unfused_attention(const Tensor& queries, const Tensor& keys, const Tensor& values,
                                   const AttentionOptions& options) {
+  const Module as_one = module("written_attention");
   const int64_t b = queries.dim(0);
   const int64_t s = queries.dim(1);
   const int64_t h = queries.dim(2);
@@ -470,6 +472,7 @@ LinearAttention Network::linear_attention(const Tensor& queries, const Tensor& k
 
 Network::Rotary Network::rotary_tables(int64_t positions, int64_t rotary_dims, double theta,
                                        const Tensor& first) {
+  const Module as_one = module("rotary_tables");
   const Dims half = {rotary_dims / 2};
   // θ^(-2i/d) = exp(i · -2 ln θ / d)
   const Tensor frequency = exponential(scale(
@@ -482,6 +485,7 @@ Network::Rotary Network::rotary_tables(int64_t positions, int64_t rotary_dims, d
 }
 
 Tensor Network::rotary(const Tensor& x, const Tensor& cosine_table, const Tensor& sine_table) {
+  const Module as_one = module("rotary");
   const int64_t half = cosine_table.dim(-1);
   const Tensor c = reshape(cosine_table, {cosine_table.dim(0), 1, half});
   const Tensor s = reshape(sine_table, {sine_table.dim(0), 1, half});

@@ -74,6 +74,15 @@ Network::Scope Network::scope(std::string_view name) {
 }
 Network::Scope::~Scope() { network_.state_->scopes.pop_back(); }
 
+Network::Module Network::module(std::string_view name) {
+  const bool opens = state_->module.empty();
+  if (opens) state_->module = fmt::format("{}#{}", name, ++state_->modules);
+  return Module(*state_, opens);
+}
+Network::Module::~Module() {
+  if (opened_) state_.module.clear();
+}
+
 Tensors Network::emit(const RawOp& op) {
   Tape::Node node;
   node.code = op.code;
@@ -85,6 +94,7 @@ Tensors Network::emit(const RawOp& op) {
   if (state_->options.compute != ElementType::kNone && op_class(op.code) == OpClass::kContraction &&
       node.find(Attr::kComputeType) == nullptr)
     node.attributes.push_back({Attr::kComputeType, static_cast<int64_t>(state_->options.compute)});
+  if (!state_->module.empty()) node.attributes.push_back({Attr::kModule, state_->module});
   node.region = op.region;
   if (!state_->scopes.empty()) node.scope = fmt::format("{}", fmt::join(state_->scopes, "/"));
   for (const TensorType& type : op.results) {
@@ -435,7 +445,13 @@ Tensor Network::slice(const Tensor& x, int dimension, int64_t start, int64_t lim
                          {Attr::kStride, Dims(dims.size(), 1)}}})[0];
 }
 
+Tensor Network::positions(const Tensor& table, int64_t first, int64_t count) {
+  const Module as_one = module("positions");
+  return slice(table, 0, first, first + count);
+}
+
 Tensors Network::split(const Tensor& x, int dimension, const Dims& sizes) {
+  const Module as_one = module("split");
   Tensors parts;
   int64_t start = 0;
   for (int64_t size : sizes) {
@@ -496,6 +512,7 @@ Tensor Network::reduce_sum(const Tensor& x, const Dims& dimensions) {
 }
 
 Tensor Network::reduce_mean(const Tensor& x, const Dims& dimensions) {
+  const Module as_one = module("mean");
   const Tensor sum = reduce_sum(x, dimensions);
   return scale(sum, static_cast<double>(sum.elements()) / static_cast<double>(x.elements()));
 }

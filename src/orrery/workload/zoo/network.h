@@ -93,7 +93,11 @@ struct NetworkOptions {
   /// Attention as the one fused operation; else dot, softmax, dot.
   bool fused_attention = true;
 
+  /// Whose modules run it in PyTorch (Workload::library).
+  std::string library = {};
+
   bool training = false;
+  bool dropout = false;  ///< In training, layers drop activations where their library's do.
   OptimizerKind optimizer = OptimizerKind::kAdamW;
   /// Keep an fp32 copy of every narrower weight in the optimiser's state.
   bool master_weights = false;
@@ -183,6 +187,8 @@ struct LinearAttention {
 /// to be meant (a tensor over 2^48 elements, over 250,000 arguments) are `kUsage`.
 class Network {
  public:
+  struct State;  ///< Private to the implementation's files.
+
   /// `format` as in `Workload::format`: "zoo", "huggingface".
   Network(std::string format, std::string name, NetworkOptions options);
   ~Network();
@@ -245,6 +251,22 @@ class Network {
     Network& network_;
   };
   Scope scope(std::string_view name);
+
+  /// Marks the operations written while it lives as one layer's (Attr::kModule), for stacks that
+  /// run the layer with kernels of its own. Inside another, it changes nothing.
+  class [[nodiscard]] Module {
+   public:
+    ~Module();
+    Module(const Module&) = delete;
+    Module& operator=(const Module&) = delete;
+
+   private:
+    friend class Network;
+    Module(State& state, bool opened) : state_(state), opened_(opened) {}
+    State& state_;
+    bool opened_;
+  };
+  Module module(std::string_view name);
 
   // --- contractions ------------------------------------------------------------
 
@@ -347,6 +369,8 @@ class Network {
   Tensor permuted_view(const Tensor& x, const Dims& permutation);
   Tensor concatenate(const Tensors& parts, int dimension);
   Tensor slice(const Tensor& x, int dimension, int64_t start, int64_t limit);
+  /// Rows first … first + count of a position table, as an embedding of their numbers.
+  Tensor positions(const Tensor& table, int64_t first, int64_t count);
   /// Consecutive parts of the given sizes.
   Tensors split(const Tensor& x, int dimension, const Dims& sizes);
   Tensor pad(const Tensor& x, const Dims& low, const Dims& high);
@@ -380,6 +404,10 @@ class Network {
   /// Mean squared error, in fp32.
   void minimise_mean_squared_error(const Tensor& prediction, const Tensor& target);
 
+  /// In training with `NetworkOptions::dropout`, x with a tenth of its elements set to zero and
+  /// the rest scaled up; otherwise x.
+  Tensor dropout(const Tensor& x);
+
   /// How many weights `parameter` made, over all layers; scales are not counted.
   int64_t parameter_count() const;
 
@@ -400,8 +428,6 @@ class Network {
     Region region = Region::kNone;
   };
   Tensors emit(const RawOp& op);
-
-  struct State;  ///< Private to the implementation's files.
 
  private:
   Tensor unary(Opcode code, const Tensor& x);

@@ -24,6 +24,8 @@ struct Network::State {
   std::map<std::string, std::unique_ptr<Tape>, std::less<>> functions;
   Tape* current = &main;
   std::vector<std::string> scopes;  ///< Of the function being recorded.
+  std::string module;               ///< What operations are recorded as parts of; empty: none.
+  int64_t modules = 0;              ///< There were so far.
   /// The tensor that training starts from and the loss's gradient in it.
   Tensor objective, objective_gradient;
 

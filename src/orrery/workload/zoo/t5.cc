@@ -141,7 +141,7 @@ Workload build_t5(const T5Description& d, const BuildOptions& options) {
                          {"heads", d.heads},
                          {"buckets of relative positions", d.relative_buckets}});
 
-  NetworkOptions network = read_network_options(options, chosen, d.dtype);
+  NetworkOptions network = read_network_options(options, chosen, d.dtype, "transformers");
   network.fused_attention = chosen.is("fused_attention", "yes");
   Network net(d.format, d.name, network);
   T5Builder t5(net, d, chosen.is("attention", "causal"));

@@ -25,6 +25,7 @@ void Network::minimise_cross_entropy(const Tensor& logits, const Tensor& labels)
   if (!training() || state_->current != &state_->main || state_->objective.valid())
     throw_internal("a loss is for training, once, outside layers");
   const Scope in_loss = scope("loss");
+  const Module as_one = module("cross_entropy");
   const int64_t classes = logits.dim(-1);
   const int64_t rows = logits.elements() / classes;
   const Tensor probability = softmax(convert(reshape(logits, {rows, classes}), ElementType::kF32));
@@ -56,6 +57,16 @@ void Network::minimise_cross_entropy(const Tensor& logits, const Tensor& labels)
   state_->objective = logits;
   state_->objective_gradient = reshape(
       convert(scale(difference, 1.0 / static_cast<double>(rows)), logits.element()), logits.dims());
+}
+
+Tensor Network::dropout(const Tensor& x) {
+  if (!training() || !options().dropout) return x;
+  constexpr double kKept = 0.9;  // attention and residual dropout of GPT-2 and BERT
+  const Module as_one = module("dropout");
+  const Tensor drawn = emit({.code = Opcode::k_rng,
+                             .operands = {},
+                             .results = {{ElementType::kBool, x.dims()}}})[0];
+  return select(drawn, scale(x, 1 / kKept), constant(0, x.element()));
 }
 
 void Network::minimise_mean_squared_error(const Tensor& prediction, const Tensor& target) {
@@ -137,6 +148,7 @@ Workload Network::finish() {
     if (a.kind == Tape::ArgumentKind::kCache && a.update == Tape::kNone)
       throw_internal(fmt::format("the cache '{}' is never updated", a.name));
   WorkloadBuilder builder(state_->format, state_->name);
+  builder.set_library(state_->options.library);
   for (const std::string& note : state_->notes) builder.add_note(note);
   emit_tapes(builder, state_->main);
   return builder.finish();

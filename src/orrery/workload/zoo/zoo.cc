@@ -102,8 +102,9 @@ int64_t read_batch(const BuildOptions& options) {
 }
 
 NetworkOptions read_network_options(const BuildOptions& options, const Choices& choices,
-                                    ElementType dtype_otherwise) {
+                                    ElementType dtype_otherwise, std::string_view library) {
   NetworkOptions network;
+  network.library = library;
   ElementType dtype = read_dtype(options, dtype_otherwise);
   if (dtype == ElementType::kTF32) {
     network.compute = ElementType::kTF32;

@@ -54,9 +54,9 @@ int64_t read_number(const Choices& choices, std::string_view name, int64_t most)
 /// The batch size: 1 … 2^20.
 int64_t read_batch(const BuildOptions& options);
 /// What `options` and the training choices say about any network: tf32 is fp32
-/// tensors multiplied in TF32.
+/// tensors multiplied in TF32. `library` as in NetworkOptions.
 NetworkOptions read_network_options(const BuildOptions& options, const Choices& choices,
-                                    ElementType dtype_otherwise);
+                                    ElementType dtype_otherwise, std::string_view library = {});
 /// Checks the sizes of a model's description, which may come from a file: each must
 /// lie within 1 … 2^24, so that sums and products of a few stay exact.
 void require_sizes(std::string_view model,

@@ -78,6 +78,7 @@ Activation read_activation(const Config& config, std::string_view otherwise) {
   if (name == "silu" || name == "swish" || name == "swigluoai" || name == "swiglu" ||
       name == "situ")
     return Activation::kSilu;
+  if (name == "gelu_new" || name == "gelu_fast") return Activation::kGeluWrittenOut;
   if (name.find("gelu") != std::string::npos) return Activation::kGelu;
   if (name == "relu") return Activation::kRelu;
   if (name == "relu2" || name == "relu_squared") return Activation::kSquaredRelu;

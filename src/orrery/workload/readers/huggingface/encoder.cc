@@ -52,7 +52,8 @@ BertDescription describe_bert(const Reading& reading) {
   d.intermediate = c.size({"intermediate_size"});
   d.epsilon = c.real_or({"layer_norm_eps"}, 1e-12);
   d.dtype = read_type(c);
-  if (read_activation(c, "gelu") != Activation::kGelu)
+  const Activation activation = read_activation(c, "gelu");
+  if (activation != Activation::kGelu && activation != Activation::kGeluWrittenOut)
     c.fail("hidden_act",
            fmt::format("activations other than GELU are not supported in '{}'", reading.type));
   const std::string positions = c.text_or({"position_embedding_type"}, "absolute");
