@@ -618,7 +618,10 @@ class Fuser {
         (is_sliced_read(y.code) && (b.operations < 2 || y.inserted)) ||
         x.code == Opcode::k_reduce_window || y.code == Opcode::k_reduce_window)
       return false;
-    if (space_element(x) != space_element(y)) return false;
+    // Reductions only with what is of the type they sum.
+    if ((a.form == Form::kReduction || b.form == Form::kReduction) &&
+        space_element(x) != space_element(y))
+      return false;
     if (a.concatenates || b.concatenates) return false;
     if (a.form == Form::kReduction && b.form == Form::kReduction)
       return elements(x) == elements(y) && x.along_rows == y.along_rows;
@@ -701,6 +704,7 @@ class Fuser {
     for (uint32_t u : g_.values[value].users)
       for (uint32_t g : g_.nodes[u].groups) {
         const uint32_t real = resolve(g);
+        if (is_sliced_read(g_.nodes[u].code)) continue;  // different parts: nothing is shared
         if (reads(groups_[real], value) &&
             std::find(readers.begin(), readers.end(), real) == readers.end())
           readers.push_back(real);

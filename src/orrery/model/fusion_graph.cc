@@ -53,6 +53,15 @@ Order normal(Order order, const std::vector<int64_t>& dims) {
   return {};
 }
 
+/// The dimension longer than one along which neighbours lie side by side; -1: there is none.
+int innermost(const Order& order, const Type& type) {
+  for (size_t i = type.dims.size(); i-- > 0;) {
+    const int d = order.empty() ? static_cast<int>(i) : order[i];
+    if (type.dims[static_cast<size_t>(d)] > 1) return d;
+  }
+  return -1;
+}
+
 Order transposed(const Order& order, std::span<const int64_t> permutation,
                  const std::vector<int64_t>& result_dims) {
   const size_t rank = result_dims.size();
@@ -552,9 +561,11 @@ class Builder {
     for (uint32_t i = 0; i < operands.size(); ++i) {
       if (operands[i].mixed) return true;
       if (operands[i].flexible || op.operand_type(i).dims != op.result_type(0).dims) continue;
+      // Rows that lie elsewhere are read as well; rows that run elsewhere are not.
       if (first == nullptr)
         first = &operands[i];
-      else if (operands[i].order != first->order)
+      else if (innermost(operands[i].order, op.operand_type(i)) !=
+               innermost(first->order, op.result_type(0)))
         return true;
     }
     return false;

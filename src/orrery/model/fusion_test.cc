@@ -13,9 +13,7 @@ namespace {
 
 using stablehlo::function_of;
 using stablehlo::read_text;
-using testing::Each;
 using testing::ElementsAre;
-using testing::Field;
 
 constexpr double kMB = 1e6;
 
@@ -333,13 +331,13 @@ TEST(Fusion, ATrainingStepsWorthOfOperationsIsFusedInTime) {
   std::string body = "  %v0 = stablehlo.tanh %x : " + x + "\n";
   for (int i = 0; i < 10000; ++i) {
     const std::string from = std::to_string(i), to = std::to_string(i + 1);
-    body += "  %i" + from + " = stablehlo.iota dim = 0 : " + x + "\n" +
-            binary("a" + from, "add", "v" + from, "i" + from, x) +
-            binary("v" + to, "multiply", "a" + from, "v" + from, x);
+    body.append("  %i").append(from).append(" = stablehlo.iota dim = 0 : ").append(x).append("\n");
+    body += binary("a" + from, "add", "v" + from, "i" + from, x);
+    body += binary("v" + to, "multiply", "a" + from, "v" + from, x);
   }
   const Program p =
       lower_for_xla(function_of("(%x: " + x + ") -> " + x, body + "  return %v10000 : " + x));
-  EXPECT_GE(p.launches.size(), 1u);
+  EXPECT_EQ(p.launches.size(), 1u);
 }
 
 }  // namespace

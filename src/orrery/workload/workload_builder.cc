@@ -315,6 +315,10 @@ std::string_view WorkloadBuilder::open_string(Attr key) const {
   return {};
 }
 
+std::span<const ValueId> WorkloadBuilder::open_operands() const {
+  return workload_->operands(workload_->ops_[state_->frames.back().op.index]);
+}
+
 void WorkloadBuilder::set_open_code(Opcode code) {
   workload_->ops_[state_->frames.back().op.index].code = code;
 }

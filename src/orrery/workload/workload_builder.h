@@ -82,6 +82,7 @@ class WorkloadBuilder {
   /// What was set on the open operation so far.
   bool open_has(Attr key) const;
   std::string_view open_string(Attr key) const;
+  std::span<const ValueId> open_operands() const;
   void set_open_code(Opcode code);
   /// Further operands of the open operation, before its first region.
   void add_operand(ValueId value);

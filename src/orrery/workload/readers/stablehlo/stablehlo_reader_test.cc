@@ -571,6 +571,24 @@ TEST(StableHloNeighbours, CustomCalls) {
   EXPECT_EQ(find_op(w, Opcode::k_custom_call, 1).string(Attr::kTarget), "foo");
 }
 
+TEST(StableHloNeighbours, AttentionByLibrarySaysWhatItComputes) {
+  const Workload w = read_text(function_of(
+      "(%q: tensor<4x256x16x64xbf16>, %k: tensor<4x256x2x64xbf16>)",
+      "  %0:2 = stablehlo.custom_call @__cudnn$fmhaSoftmax(%q, %k, %k) {backend_config = "
+      "\"{\\22cudnn_fmha_backend_config\\22: {\\22intermediate_tensor_shape\\22: "
+      "{\\22dimensions\\22: [\\224\\22, \\2216\\22, \\22256\\22, \\22256\\22]}, "
+      "\\22bmm1_dot_dimension_numbers\\22: {\\22lhs_contracting_dimensions\\22: [\\223\\22], "
+      "\\22rhs_contracting_dimensions\\22: [\\223\\22], \\22lhs_batch_dimensions\\22: "
+      "[\\220\\22, \\222\\22], \\22rhs_batch_dimensions\\22: [\\220\\22, \\222\\22]}, "
+      "\\22mask_type\\22: \\22CAUSAL\\22}}\"} : (tensor<4x256x16x64xbf16>, "
+      "tensor<4x256x2x64xbf16>, tensor<4x256x2x64xbf16>) -> (tensor<4x16x256x64xbf16>, "
+      "tensor<0xui8>)\n  return"));
+  const OpView attention = find_op(w, Opcode::k_custom_call);
+  EXPECT_THAT(attention.integers(Attr::kScores), ElementsAre(4, 16, 256, 256));
+  EXPECT_EQ(attention.integer(Attr::kKeyValueHeads, 0), 2);
+  EXPECT_EQ(attention.integer(Attr::kCausal, 0), 1);
+}
+
 TEST(StableHloNeighbours, CompositesRunTheirDecomposition) {
   const Workload w = read_text(
       "func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n"

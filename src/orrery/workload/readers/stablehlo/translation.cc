@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <charconv>
 #include <cmath>
+
+#include "orrery/workload/readers/hlo/library_calls.h"
 
 namespace orrery::stablehlo {
 namespace {
@@ -394,6 +397,30 @@ ShardingId Translation::gspmd_sharding(std::string_view text) {
 }
 
 /// What the exporters of GSPMD modules write to carry shardings is no work.
+namespace {
+
+/// A string's characters, of which MLIR writes some as two hexadecimal digits behind a backslash.
+std::string unescaped(std::string_view written) {
+  std::string text;
+  text.reserve(written.size());
+  for (size_t i = 0; i < written.size(); ++i) {
+    unsigned character = 0;
+    const char* const digits = written.data() + i + 1;
+    if (written[i] == '\\' && i + 2 < written.size() &&
+        std::from_chars(digits, digits + 2, character, 16).ptr == digits + 2) {
+      text += static_cast<char>(character);
+      i += 2;
+    } else if (written[i] == '\\' && i + 1 < written.size()) {
+      text += written[++i];
+    } else {
+      text += written[i];
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
 void Translation::recognise_target() {
   const std::string_view target = builder_.open_string(Attr::kTarget);
   if (target == "Sharding" || target == "SPMDFullToShardShape" || target == "SPMDShardToFullShape")
@@ -402,6 +429,10 @@ void Translation::recognise_target() {
     builder_.set_open_code(Opcode::k_top_k);
   else if (target == "annotate_device_placement")
     builder_.set_open_code(Opcode::k_identity);
+  else if (target.starts_with("__cudnn$fmha"))
+    // What XLA takes as it is: the configuration says what is computed.
+    hlo::describe_library_call(builder_, builder_.open_operands(), TypeId{}, target,
+                               unescaped(builder_.open_string(Attr::kConfig)));
 }
 
 }  // namespace orrery::stablehlo
