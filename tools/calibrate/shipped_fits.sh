@@ -2,7 +2,8 @@
 # Makes data/kernels/*.json again: tools/calibrate/shipped_fits.sh PROGRAM [SHARED_DATA]
 #
 # h200.torch is fitted to our own measurements (data/measured), moved to the launch time of the
-# machine that h200/calibration.json of the shared data describes. The .vllm fits are made from
+# machine that h200/calibration.json of the shared data describes. The .xla fits are made from the
+# kernels of our own programs (tools/calibrate/xla_rows.py makes their table). The .vllm fits are made from
 # public tables that are not part of this project (see docs/validation.md); one row in five is
 # held out of them. The generic fits are for devices that have none of their own: one for each
 # protocol, since tables that were measured in different ways are not to be mixed.
@@ -13,6 +14,10 @@ tables=${2:-../shared/data}/gpu/silicon
   --out data/kernels/h200.torch.json
 "$program" calibrate generic --from h200=data/measured/h200_kernels.csv.gz --stack torch \
   --node-us 0.9535 --out data/kernels/generic.torch.json
+"$program" calibrate h200 --from data/measured/h200_xla_kernels.csv.gz --stack xla \
+  --out data/kernels/h200.xla.json
+"$program" calibrate generic --from h200=data/measured/h200_xla_kernels.csv.gz --stack xla \
+  --out data/kernels/generic.xla.json
 [ -d "$tables" ] || { echo "no public tables in $tables: the .vllm fits stay as they are"; exit 0; }
 set --
 for pair in a100-sxm-80gb:a100_sxm h100-sxm:h100_sxm h200:h200_sxm l40s:l40s; do

@@ -131,7 +131,7 @@ class RowReader {
       dtype_ = dtype;
       canonical_dtype_ = canonical_dtype(dtype);
     }
-    row.key = row.group = stable_hash({op, canonical_dtype_, canonical_params});
+    row.key = stable_hash({op, canonical_dtype_, canonical_params});
     row.line = static_cast<uint32_t>(csv_.line());
     name_.assign(op).append(" ").append(dtype);
     row.operation = number_of(operations_, name_);

@@ -19,12 +19,15 @@ struct MeasuredRow {
   double sm_hz = 0;        ///< 0: not recorded.
   double watts = 0;        ///< Mean board power; 0: not recorded.
   uint64_t key = 0;        ///< Stable hash of the canonical operator, type, parameters and case.
-  uint64_t group = 0;      ///< Rows that are held out together: of the case, or the key.
+  uint64_t group = 0;      ///< Of the case, where rows are held out with their program; else 0.
   uint32_t line = 0;       ///< Where the row begins in its file.
   uint16_t operation = 0;  ///< Into MeasuredTable::operations.
   uint16_t source = 0;     ///< Into MeasuredTable::sources.
   uint16_t device = 0;     ///< Into MeasuredTable::devices.
   OperatingPoint::Regime regime = OperatingPoint::Regime::kBurst;
+
+  /// What rows that are held out together have in common.
+  uint64_t fold() const { return group != 0 ? group : key; }
 };
 
 /// Measured kernels of one file, in its order.

@@ -297,8 +297,9 @@ TEST(MeasuredTable, RefusesWhatIsNotATime) {
 
 TEST(MeasuredTable, RefusesWhatItDoesNotKnow) {
   const auto ours = [](const std::string& row) { return error_of("op,dtype,params,us\n" + row); };
-  EXPECT_EQ(ours("gem,bf16,\"{\"\"m\"\":1,\"\"n\"\":1,\"\"k\"\":1}\",2\n"),
-            "t.csv:2:1: op: 'gem' is not known; did you mean 'gemm' or 'grouped_gemm'?");
+  EXPECT_EQ(
+      ours("gem,bf16,\"{\"\"m\"\":1,\"\"n\"\":1,\"\"k\"\":1}\",2\n"),
+      "t.csv:2:1: op: 'gem' is not known; did you mean 'gemm', 'fused_gemm' or 'grouped_gemm'?");
   EXPECT_THAT(ours("gemm,bf61,\"{\"\"m\"\":1,\"\"n\"\":1,\"\"k\"\":1}\",2\n"),
               HasSubstr("t.csv:2:6: dtype: 'bf61' is not known"));
   EXPECT_EQ(ours("gemm,bf16,\"{\"\"m\"\":1,\"\"n\"\":1}\",2\n"),

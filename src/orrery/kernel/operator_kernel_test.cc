@@ -198,8 +198,9 @@ TEST(OperatorKernel, EveryOperatorOfTheMeasuredTableIsTaken) {
 }
 
 TEST(OperatorKernel, Errors) {
-  EXPECT_THAT(refusal("gem", "bf16", "{}"),
-              HasSubstr("op: 'gem' is not known; did you mean 'gemm' or 'grouped_gemm'?"));
+  EXPECT_THAT(
+      refusal("gem", "bf16", "{}"),
+      HasSubstr("op: 'gem' is not known; did you mean 'gemm', 'fused_gemm' or 'grouped_gemm'?"));
   EXPECT_THAT(refusal("gemm", "fp33", R"({"m": 1, "n": 1, "k": 1})"),
               HasSubstr("dtype: 'fp33' is not known"));
   EXPECT_EQ(refusal("gemm", "bf16", R"({"m": 1, "n": 1})"), "params: gemm needs 'k'");

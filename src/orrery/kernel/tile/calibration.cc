@@ -148,7 +148,7 @@ void fold_by_operator(ClassRows& data, const CalibrationOptions& options) {
   constexpr size_t kFewToDeal = 100;
   const auto folds = static_cast<uint64_t>(options.folds);
   const auto hash = [&](size_t i) {
-    return mix_bits(data.members[i].row->group ^ mix_bits(options.seed));
+    return mix_bits(data.members[i].row->fold() ^ mix_bits(options.seed));
   };
   data.fold.resize(data.size());
   if (data.size() >= kFewToDeal) {
@@ -338,7 +338,7 @@ double shared_by_device(const ClassRows& data, std::span<const std::optional<Out
 
 bool is_held_out(const MeasuredRow& row, int parts) {
   constexpr uint64_t kSeed = 0x6f7272657279;  // "orrery"
-  return mix_bits(row.group ^ mix_bits(kSeed)) % static_cast<uint64_t>(parts) == 0;
+  return mix_bits(row.fold() ^ mix_bits(kSeed)) % static_cast<uint64_t>(parts) == 0;
 }
 
 Calibration calibrate(const Device& device, std::span<const MeasuredRow> rows,
