@@ -45,7 +45,8 @@ class Walk {
       visit(w_.function(w_.entry()).body, 0);
     // What no walk reaches still takes its time.
     for (uint32_t i = 0; i < launches_.size(); ++i)
-      if (left_[i] > 0) emit(i, part_of(launches_[i].op, 0), left_[i]);
+      if (left_[i] > 0)
+        emit(i, launches_[i].op.valid() ? part_of(launches_[i].op, 0) : 0, left_[i]);
   }
 
  private:
@@ -64,6 +65,7 @@ class Walk {
       left_[i] = launches_[i].count;
       total_left_ += left_[i];
       const uint32_t op = launches_[i].op.index;
+      if (!launches_[i].op.valid() || op >= region_of_.size()) continue;  // belongs to none
       std::deque<uint32_t>& queue = queues_[op];
       if (queue.empty()) {
         uint32_t& last = latest.emplace(region_of_[op], op).first->second;
@@ -132,9 +134,17 @@ class Walk {
     std::deque<uint32_t>& queue = queues_[op];
     while (!queue.empty() && left_[queue.front()] <= 0) queue.pop_front();
     if (queue.empty()) return;
-    const uint32_t launch = queue.front();
-    const double count = order_.folded ? left_[launch] : std::min(1.0, left_[launch]);
-    emit(launch, part_of(OpId{op}, part), count);
+    // An operation may take several kernels, one behind the other; the same one again is that of
+    // another call.
+    const uint32_t first = queue.front();
+    for (uint32_t launch = first; launch < launches_.size() && launches_[launch].op.index == op &&
+                                  launches_[launch].count == launches_[first].count;
+         ++launch) {
+      if (launch > first && launches_[launch].kernel == launches_[first].kernel) break;
+      if (left_[launch] <= 0) continue;
+      const double count = order_.folded ? left_[launch] : std::min(1.0, left_[launch]);
+      emit(launch, part_of(OpId{op}, part), count);
+    }
   }
 
   void emit(uint32_t launch, uint32_t part, double count) {

@@ -543,14 +543,11 @@ constexpr std::array kOperators = {
     Operator{"bmm", "b, m, n, k: [b,m,k]·[b,k,n]", parameter_set({P::k_b, P::k_m, P::k_n, P::k_k}),
              [](Builder& b) { b.gemm(true); }},
     Operator{"fused_gemm",
-             "m, n, k, b (1), read, written (bytes), flops, special: a product whose kernel a "
-             "compiler chose, with what it fused",
+             "m, n, k, b (1), read, written, flops, special: with what was fused into it",
              parameter_set({P::k_b, P::k_m, P::k_n, P::k_k, P::k_read, P::k_written, P::k_flops,
                             P::k_special}),
              [](Builder& b) { b.fused_gemm(); }},
-    Operator{"fusion",
-             "elements, read, written (bytes), flops, special, operations, inputs, outputs, rows, "
-             "columns, inner, reductions, pieces, run, does: what a compiler wrote one kernel for",
+    Operator{"fusion", "elements, read, written, … (docs/commands.md): of a compiler's own",
              parameter_set({P::k_elements, P::k_read, P::k_written, P::k_flops, P::k_special,
                             P::k_operations, P::k_inputs, P::k_outputs, P::k_rows, P::k_columns,
                             P::k_inner, P::k_reductions, P::k_pieces, P::k_run, P::k_does}),
