@@ -268,8 +268,10 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(int(last), int(answer["launches"]) + 1)
         # Layers too short to be seen are one part that can be zoomed into.
         layer = "Boolean(document.querySelector('#icicle button[aria-label^=\"layers.7,\"]'))"
-        page.click("[...document.querySelectorAll('#icicle button')].find((c) => / shorter$/.test(c.textContent))")
-        page.settle()
+        shorter = "[...document.querySelectorAll('#icicle button')].find((c) => / shorter$/.test(c.textContent))"
+        if not page.value(layer):
+            page.click(shorter)
+            page.settle()
         self.assertTrue(page.value(layer))
         self.check_quiet(page)
 
