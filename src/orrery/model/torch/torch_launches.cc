@@ -95,7 +95,8 @@ class TorchLaunches final : public LibraryLaunches {
       : w_(w),
         device_(device),
         hugging_face_(w.library() == "transformers"),
-        hopper_(device.architecture == "hopper") {
+        hopper_(device.architecture == "hopper"),
+        issue_scale_(issue_scale(device)) {
     for (const Op& op : w.ops())
       for (const ValueId v : w.operands(op)) ++uses_[v.index];
     for (uint32_t i = 0; i < w.ops().size(); ++i)
@@ -138,9 +139,25 @@ class TorchLaunches final : public LibraryLaunches {
     return name.starts_with("adamw_") || name.starts_with("sgd_");
   }
 
-  void add(OpId op, Kernel kernel) {
-    add(op, kernel, hidden_of(kernel), 1);
+  void add(OpId op, const Kernel& kernel) { add(op, kernel, hidden_of(kernel), 1); }
+
+  /// Clocks were counted on SMs that issue to 128 lanes of one kind. Those of 64 lanes for
+  /// floating-point numbers and as many for integers beside them issue as much of a mixture.
+  static double issue_scale(const Device& device) {
+    const bool both = device.architecture == "volta" || device.architecture == "turing" ||
+                      device.architecture == "ampere";
+    const double per_clock = device.vector[ElementType::kF32].value /
+                             std::max(1.0, device.clock.value * device.compute_units);
+    constexpr double kOf128Lanes = 256;
+    return both && per_clock > 0 ? std::min(1.0, per_clock / kOf128Lanes) : 1;
   }
+  Kernel on_device(Kernel kernel) const {
+    if (std::holds_alternative<std::monostate>(kernel.shape) &&
+        kernel.family != KernelFamily::kElementwise)
+      kernel.cost.vector_flops *= issue_scale_;
+    return kernel;
+  }
+
   Seconds hidden_of(const Kernel& kernel) const {
     const bool loop = kernel.family == KernelFamily::kElementwise;
     if (!loop && kernel.family != KernelFamily::kReduction) return Seconds();
@@ -158,9 +175,9 @@ class TorchLaunches final : public LibraryLaunches {
                          (kernel.cost.transcendental_flops > 0 ? kSavedOfSpecial : 1);
     return kHiddenOfOwn + Seconds(saved);
   }
-  void add(OpId op, Kernel kernel, Seconds hidden, double times = 1) {
+  void add(OpId op, const Kernel& kernel, Seconds hidden, double times = 1) {
     Launch launch;
-    launch.kernel = kernel;
+    launch.kernel = on_device(kernel);
     launch.op = op;
     launch.hidden = hidden;
     launch.times = times;
@@ -1080,7 +1097,7 @@ class TorchLaunches final : public LibraryLaunches {
 
   void end(const Kernel& kernel) {
     Launch launch;
-    launch.kernel = kernel;
+    launch.kernel = on_device(kernel);
     launch.hidden = hidden_of(kernel);
     at_the_end_.push_back(launch);
   }
@@ -1098,6 +1115,7 @@ class TorchLaunches final : public LibraryLaunches {
   const Device& device_;
   bool hugging_face_;
   bool hopper_;
+  double issue_scale_;
   bool drops_ = false;  ///< Activations are dropped somewhere, and so in attention.
   std::unordered_map<uint32_t, uint32_t> uses_;
   std::unordered_map<uint32_t, TensorLayout> layouts_;

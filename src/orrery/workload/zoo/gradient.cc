@@ -160,6 +160,7 @@ class BackwardPass {
       const TensorType type = v.type;
       for (uint32_t& operand : node.operands) operand = target_.index(fetch(operand));
       node.results.clear();
+      std::erase_if(node.attributes, [](const auto& a) { return a.key == Attr::kModule; });
       got = target_.record(std::move(node), {type})[0];
     } else {
       got = target_.add_argument(Tape::ArgumentKind::kInput, fmt::format("forward.{}", value),
