@@ -177,7 +177,7 @@ void count_arguments(const Workload& w, Program& program) {
 }
 
 /// Gives numbers, from `next` on, to the graphs that a region's launches are captured into: runs
-/// of what can be captured and runs equally often.
+/// of what can be captured and runs equally often; loops are captured whatever they hold.
 void capture(uint32_t fewest, std::vector<Launch>& launches, uint32_t& next) {
   const auto capturable = [](const Launch& launch) {
     return launch.kernel.family != KernelFamily::kConvolution;
@@ -187,7 +187,8 @@ void capture(uint32_t fewest, std::vector<Launch>& launches, uint32_t& next) {
     while (end < launches.size() && capturable(launches[end]) &&
            launches[end].count == launches[i].count)
       ++end;
-    if (fewest > 0 && end - i >= fewest) {
+    const bool loops = launches[i].count > 1;
+    if (fewest > 0 && end - i >= (loops ? 1 : fewest)) {
       for (size_t k = i; k < end; ++k) launches[k].graph = next;
       ++next;
     }
