@@ -16,7 +16,7 @@ enum class KernelFamily : uint8_t {
   kConvolution,
   kAttention,  ///< fused attention, linear attention
   kElementwise,
-  kReduction,      ///< reduce, arg_max, reduce_window, cumsum
+  kReduction,      ///< reduce, arg_max, reduce_window, cumsum, scan
   kNormalization,  ///< softmax, layer, rms, batch and group norm
   kDataMovement,   ///< transpose, copy, concatenate, pad, broadcast
   kIndexed,        ///< gather, scatter, slices

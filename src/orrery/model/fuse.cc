@@ -616,7 +616,8 @@ class Fuser {
         x.code == Opcode::k_transpose || y.code == Opcode::k_transpose ||
         (is_sliced_read(x.code) && (a.operations < 2 || x.inserted)) ||
         (is_sliced_read(y.code) && (b.operations < 2 || y.inserted)) ||
-        x.code == Opcode::k_reduce_window || y.code == Opcode::k_reduce_window)
+        x.code == Opcode::k_reduce_window || y.code == Opcode::k_reduce_window ||
+        x.code == Opcode::k_scan || y.code == Opcode::k_scan)
       return false;
     // Reductions only with what is of the type they sum.
     if ((a.form == Form::kReduction || b.form == Form::kReduction) &&

@@ -115,7 +115,9 @@ class Demand {
       case OpClass::kLibrary:
         return whole;
       case OpClass::kReduction: {
-        if (node.code == Opcode::k_reduce_window || node.outputs.empty()) return whole;
+        if (node.code == Opcode::k_reduce_window || node.code == Opcode::k_scan ||
+            node.outputs.empty())
+          return whole;
         const double out = elements(group, node.outputs[0]);
         return out > 0 ? whole * std::min(1.0, wanted / out) : whole;
       }
@@ -209,7 +211,8 @@ class FusionDescriber {
 
   void reduction(const FusedGroup::Node& node) {
     if (node.inputs.empty() || group_.values[node.inputs[0]]->kind != Type::Kind::kTensor) return;
-    if (node.code == Opcode::k_reduce_window || node.code == Opcode::k_select_and_scatter) {
+    if (node.code == Opcode::k_reduce_window || node.code == Opcode::k_scan ||
+        node.code == Opcode::k_select_and_scatter) {
       shape_.does |= FusionShape::kWindows;
       return;
     }

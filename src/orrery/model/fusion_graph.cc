@@ -268,7 +268,9 @@ class Builder {
       case OpClass::kReduction:
         // Statistics are given: a scale and a shift, which XLA writes out and fuses.
         if (op.code() == Opcode::k_batch_norm_inference) return FusionKind::kFusible;
-        return op.code() == Opcode::k_reduce || op.code() == Opcode::k_reduce_window
+        // XLA writes a scan as windows of sixteen, the sums of which the next kernel adds up.
+        return op.code() == Opcode::k_reduce || op.code() == Opcode::k_reduce_window ||
+                       op.code() == Opcode::k_scan
                    ? FusionKind::kReduction
                    : FusionKind::kHeavy;
       case OpClass::kContraction:

@@ -43,7 +43,7 @@ enum class Attr : uint16_t {
   kPaddingInterior,  ///< [ints] may be negative
 
   // Dimensions of reduce, transpose (permutation), broadcast_in_dim, reverse,
-  // concatenate, iota, sort, cumsum, softmax, layer_norm, get_dimension_size …
+  // concatenate, iota, sort, cumsum, scan, softmax, layer_norm, get_dimension_size …
   kDimensions,  ///< [ints]
 
   // Slices, gathers, scatters.

@@ -353,6 +353,9 @@ class Costing {
         compute(n * comparisons, body({1, 0}));
         break;
       }
+      case Opcode::k_scan:
+        scan(input, n);
+        break;
       case Opcode::k_top_k:
         compute(n, row_work(Opcode::k_top_k, static_cast<double>(op_.integer(Attr::kK, 1))));
         break;
@@ -362,6 +365,26 @@ class Costing {
     }
     read_operands();
     write_results();
+  }
+
+  /// Each step runs the body on a slice of the inputs; without a body it adds. Scans inside the
+  /// body are not followed: functions that scan by one another would be walked exponentially often.
+  void scan(const Type& input, double n) {
+    const auto bodies = op_.bodies();
+    if (bodies.empty()) return compute(n, row_work(Opcode::k_scan, 0));
+    double steps = 1;
+    for (int64_t d : op_.integers(Attr::kDimensions))
+      steps *= static_cast<double>(std::max<int64_t>(0, input.dims[static_cast<size_t>(d)]));
+    for (RegionId r : bodies) {
+      for_each_op(w_, w_.region(r), [&](OpId id) {
+        if (w_.op(id).code == Opcode::k_scan) return;
+        const Cost step = orrery::cost(w_, id);
+        if (step.matrix_flops > 0) cost_.matrix_type = step.matrix_type;
+        cost_.matrix_flops += steps * step.matrix_flops;
+        cost_.vector_flops += steps * step.vector_flops;
+        cost_.transcendental_flops += steps * step.transcendental_flops;
+      });
+    }
   }
 
   void library() {

@@ -200,6 +200,21 @@ class Verifier {
     if (op_->code() != Opcode::k_batch_norm_grad && op_->code() != Opcode::k_batch_norm_training &&
         op_->code() != Opcode::k_batch_norm_inference)
       dimensions_of(Attr::kDimensions, op_->operand_type(0).rank(), "dimension");
+    if (op_->code() == Opcode::k_scan) check_scan();
+  }
+  /// Its body takes a slice of each operand and returns one of each result.
+  void check_scan() const {
+    for (RegionId r : op_->raw_regions()) {
+      const uint32_t taken = w_.region(r).argument_count;
+      require(taken == op_->operand_count(), "the body takes {} values, {} operands given", taken,
+              op_->operand_count());
+      for_each_op(w_, w_.region(r), [&](OpId id) {
+        const OpView end = w_.view(id);
+        require(end.code() != Opcode::k_return || end.operand_count() == op_->result_count(),
+                "the body returns {} values, {} results named", end.operand_count(),
+                op_->result_count());
+      });
+    }
   }
   void check_custom_call() const {
     if (op_->operand_count() < 2) return;

@@ -43,7 +43,8 @@ float tile::kind_of(Opcode code) {
       Opcode::k_softmax, Opcode::k_layer_norm, Opcode::k_rms_norm,    Opcode::k_reduce,
       Opcode::k_cumsum,  Opcode::k_top_k,      Opcode::k_sort,        Opcode::k_transpose,
       Opcode::k_gather,  Opcode::k_scatter};
-  const auto* found = std::find(kKinds.begin(), kKinds.end(), code);
+  const auto* found =
+      std::find(kKinds.begin(), kKinds.end(), code == Opcode::k_scan ? Opcode::k_cumsum : code);
   return static_cast<float>(found - kKinds.begin());
 }
 
@@ -148,7 +149,8 @@ TileClass TileGpu::class_of(const Kernel& kernel) const {
   if (std::holds_alternative<RowShape>(kernel.shape)) {
     if (kernel.code == Opcode::k_softmax) return TileClass::kSoftmax;
     if (kernel.family == KernelFamily::kNormalization) return TileClass::kNormalization;
-    if (kernel.family == KernelFamily::kSort || kernel.code == Opcode::k_cumsum)
+    if (kernel.family == KernelFamily::kSort || kernel.code == Opcode::k_cumsum ||
+        kernel.code == Opcode::k_scan)
       return TileClass::kScan;
     return TileClass::kReduction;
   }

@@ -146,7 +146,7 @@ RowLaunch scan_launch(const RowShape& r) {
 
 RowLaunch launch_of(const Kernel& kernel, TileClass tile_class, const RowShape& r,
                     double element_bytes, double sms) {
-  if (kernel.code == Opcode::k_cumsum) return scan_launch(r);
+  if (kernel.code == Opcode::k_cumsum || kernel.code == Opcode::k_scan) return scan_launch(r);
   switch (tile_class) {
     case TileClass::kReduction:
       return reduction_launch(r, sms);

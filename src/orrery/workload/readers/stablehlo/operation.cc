@@ -138,6 +138,9 @@ void Parser::parse_pretty_operation(const char* start) {
       parse_signature();
       parse_reducer();
       break;
+    case Opcode::k_scan:
+      parse_scan();
+      break;
     default:
       parse_clauses(name.code);
       parse_signature();
@@ -264,6 +267,62 @@ void Parser::parse_reducer() {
   parse_region_body();
   names_.leave();
   builder_.end_region();
+}
+
+/// (%a, %b) inits (%x, %y) dimension=0 attributes {…} { ^bb0(…): … } : (types) -> types
+/// The body takes a slice of each input and the carries; results are what it stacks, then the
+/// last carries.
+void Parser::parse_scan() {
+  const uint32_t count = result_count_;
+  const auto parse_values = [&](std::vector<ValueId>& values) {
+    cursor_.expect('(');
+    if (cursor_.accept(')')) return;
+    do values.push_back(parse_operand());
+    while (cursor_.accept(','));
+    cursor_.expect(')');
+  };
+  std::vector<ValueId> inputs, inits;
+  cursor_.skip_space();
+  const char* start = cursor_.position();
+  parse_values(inputs);
+  if (inputs.empty()) cursor_.fail_at(start, "a scan needs an input");
+  cursor_.expect("inits");
+  parse_values(inits);
+  for (const std::vector<ValueId>* values : {&inputs, &inits})
+    for (ValueId v : *values) builder_.add_operand(v);
+  cursor_.expect("dimension");
+  cursor_.expect('=');
+  cursor_.skip_space();
+  const char* dimension_at = cursor_.position();
+  const int64_t dimension = cursor_.integer();
+  check_scanned(inputs, dimension, dimension_at);
+  builder_.set_ints(Attr::kDimensions, {dimension});
+  if (cursor_.accept("attributes")) parse_dictionary();
+  parse_region();
+  result_count_ = count;
+  const char* types_at = cursor_.position();
+  parse_signature();
+  if (signature_results_.size() < inits.size())
+    cursor_.fail_at(types_at, fmt::format("{} results of a scan with {} carries",
+                                          signature_results_.size(), inits.size()));
+}
+
+/// Every input has the dimension, and of one size, as far as it is known.
+void Parser::check_scanned(std::span<const ValueId> inputs, int64_t dimension,
+                           const char* where) const {
+  int64_t length = kDynamic;
+  for (ValueId v : inputs) {
+    const Type& type = builder_.so_far().type(v);
+    if (dimension < 0 || dimension >= type.rank())
+      cursor_.fail_at(where, fmt::format("dimension {} is outside the {} dimensions of an input",
+                                         dimension, type.rank()));
+    const int64_t size = type.dims[static_cast<size_t>(dimension)];
+    if (size == kDynamic) continue;
+    if (length != kDynamic && size != length)
+      cursor_.fail_at(where, fmt::format("inputs of {} and {} elements along dimension {}", length,
+                                         size, dimension));
+    length = size;
+  }
 }
 
 /// (%a, %b) in_shardings=[<…>] out_shardings=[<…>] manual_axes={"x"} (%p: type) { … } : (…) -> …

@@ -52,6 +52,8 @@ class Parser {
   void parse_while();
   void parse_reduce_operands();
   void parse_reducer();
+  void parse_scan();
+  void check_scanned(std::span<const ValueId> inputs, int64_t dimension, const char* where) const;
   void parse_manual_computation();
   void parse_clauses(Opcode code);
   void parse_clause(Opcode code, std::string_view word);

@@ -55,6 +55,38 @@ TEST(StableHloErrors, ResultCounts) {
               HasSubstr("2 types for 1 loop variables"));
 }
 
+TEST(StableHloErrors, Scans) {
+  const std::string body = " {\n  ^bb0(%i: tensor<f32>, %c: tensor<f32>):\n";
+  const std::string end = "  } : (tensor<4xf32>, tensor<f32>) -> (tensor<4xf32>, tensor<f32>)";
+  const auto error = [](const std::string& lines) {
+    return error_of(function_of("(%a: tensor<4xf32>, %b: tensor<3xf32>, %z: tensor<f32>)",
+                                lines + "\n  return"));
+  };
+  EXPECT_EQ(error("  %0:2 = chlo.scan() inits (%z) dimension=0"), "2:19: a scan needs an input");
+  EXPECT_THAT(error("  %0:2 = chlo.scan(%a) dimension=0"), StartsWith("2:24: expected 'inits'"));
+  EXPECT_THAT(error("  %0:2 = chlo.scan(%a) inits (%z) {"),
+              StartsWith("2:35: expected 'dimension'"));
+  EXPECT_EQ(error("  %0:2 = chlo.scan(%a) inits (%z) dimension=1 {"),
+            "2:45: dimension 1 is outside the 1 dimensions of an input");
+  EXPECT_EQ(error("  %0:2 = chlo.scan(%a) inits (%z) dimension=-1 {"),
+            "2:45: dimension -1 is outside the 1 dimensions of an input");
+  EXPECT_EQ(error("  %0:2 = chlo.scan(%a, %b) inits (%z) dimension=0 {"),
+            "2:49: inputs of 4 and 3 elements along dimension 0");
+  EXPECT_EQ(error("  %0:2 = chlo.scan(%a) inits (%z) dimension=0 {\n  ^bb0(%i: tensor<f32>):\n"
+                  "    stablehlo.return %i, %i : tensor<f32>, tensor<f32>\n" +
+                  end),
+            "2:3: scan: the body takes 1 values, 2 operands given");
+  EXPECT_EQ(error("  %0:2 = chlo.scan(%a) inits (%z) dimension=0" + body +
+                  "    stablehlo.return %i : tensor<f32>\n" + end),
+            "2:3: scan: the body returns 1 values, 2 results named");
+  EXPECT_EQ(error("  %0 = chlo.scan(%a) inits (%z, %z) dimension=0 {\n  ^bb0(%i: tensor<f32>, %c: "
+                  "tensor<f32>, %d: tensor<f32>):\n    stablehlo.return %i : tensor<f32>\n"
+                  "  } : (tensor<4xf32>, tensor<f32>, tensor<f32>) -> tensor<4xf32>"),
+            "5:5: 1 results of a scan with 2 carries");
+  EXPECT_EQ(error("  %0:2 = chlo.scan(%a) inits (%z) dimension=0" + body),
+            "2:47: the '{' here is not closed");
+}
+
 TEST(StableHloErrors, WhatIsNotClosed) {
   EXPECT_EQ(error_in("  %0 = \"stablehlo.tanh(%a) : (tensor<4xf32>) -> tensor<4xf32>"),
             "2:8: a string that is not closed");

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "orrery/workload/cost.h"
 #include "orrery/workload/readers/stablehlo/stablehlo_for_test.h"
 
 namespace orrery::stablehlo {
@@ -193,6 +194,81 @@ TEST(StableHloForms, ReduceWithAppliesAndWithAReducer) {
   EXPECT_EQ(w.type(ValueId{body.first_argument + 1}).element, ElementType::kS32);
   EXPECT_EQ(w.type(ValueId{body.first_argument + 2}).element, ElementType::kF32);
   EXPECT_EQ(find_op(w, Opcode::k_add).operand(0), argmax.result(1));
+}
+
+TEST(StableHloForms, ScanOfOneInputAsJaxWritesACumulativeSum) {
+  const Workload w = read_text(function_of(
+      "(%a: tensor<729xi32>)",
+      "  %c = stablehlo.constant dense<0> : tensor<i32>\n"
+      "  %0:2 = chlo.scan(%a) inits (%c) dimension=0  attributes {is_associative = true, "
+      "is_reverse = false} {\n"
+      "  ^bb0(%input: tensor<i32>, %carry: tensor<i32>):\n"
+      "    %1 = stablehlo.add %input, %carry : tensor<i32>\n"
+      "    stablehlo.return %1, %1 : tensor<i32>, tensor<i32>\n"
+      "  } : (tensor<729xi32>, tensor<i32>) -> (tensor<729xi32>, tensor<i32>)\n"
+      "  %2 = stablehlo.negate %0#1 : tensor<i32>\n"
+      "  return"));
+  EXPECT_TRUE(w.notes().empty());
+  const OpView scan = find_op(w, Opcode::k_scan);
+  EXPECT_EQ(scan.operand_count(), 2u);
+  EXPECT_THAT(list(scan, Attr::kDimensions), ElementsAre(0));
+  EXPECT_EQ(scan.result_type(0).bytes, 729 * 4);
+  EXPECT_EQ(find_op(w, Opcode::k_negate).operand(0), scan.result(1));
+  ASSERT_EQ(scan.bodies().size(), 1u);
+  EXPECT_EQ(w.region(scan.bodies()[0]).argument_count, 2u);
+  const Cost c = cost(w, scan.id());
+  EXPECT_EQ(c.vector_flops, 729);
+  EXPECT_EQ(c.bytes_read, 729 * 4 + 4);
+  EXPECT_EQ(c.bytes_written, 729 * 4 + 4);
+}
+
+// A recurrence h ← a·h + x over the 5 steps of dimension 1, eight wide, and how often it ran. The
+// body works on slices: a product and a sum of 8 numbers and a sum of one, 5 times.
+TEST(StableHloForms, ScanOfSeveralInputsIsItsGenericForm) {
+  const std::string signature =
+      "(%a: tensor<8x5xf32>, %x: tensor<8x5xf32>, %h: tensor<8xf32>, %n: tensor<i32>)";
+  const std::string body =
+      "  ^bb0(%p: tensor<8xf32>, %q: tensor<8xf32>, %s: tensor<8xf32>, %k: tensor<i32>):\n"
+      "    %one = stablehlo.constant dense<1> : tensor<i32>\n"
+      "    %1 = stablehlo.multiply %p, %s : tensor<8xf32>\n"
+      "    %2 = stablehlo.add %1, %q : tensor<8xf32>\n"
+      "    %3 = stablehlo.add %k, %one : tensor<i32>\n"
+      "    stablehlo.return %2, %2, %3 : tensor<8xf32>, tensor<8xf32>, tensor<i32>\n"
+      "  }";
+  const std::string types =
+      " : (tensor<8x5xf32>, tensor<8x5xf32>, tensor<8xf32>, tensor<i32>) -> "
+      "(tensor<8x5xf32>, tensor<8xf32>, tensor<i32>)\n  return";
+  const std::string pretty =
+      "  %0:3 = chlo.scan(%a, %x) inits(%h, %n) dimension=1 {\n" + body + types;
+  const std::string generic =
+      "  %0:3 = \"chlo.scan\"(%a, %x, %h, %n) <{dimension = 1 : i64, operandSegmentSizes = "
+      "array<i32: 2, 2>, resultSegmentSizes = array<i32: 1, 2>}> ({\n" +
+      body + ")" + types;
+  for (const std::string& lines : {pretty, generic}) {
+    const Workload w = read_text(function_of(signature, lines));
+    const OpView scan = find_op(w, Opcode::k_scan);
+    EXPECT_EQ(scan.operand_count(), 4u);  // the inputs, then the initial carries
+    EXPECT_THAT(list(scan, Attr::kDimensions), ElementsAre(1));
+    ASSERT_EQ(scan.result_count(), 3u);  // what is stacked, then the carries
+    EXPECT_EQ(scan.result_type(0).bytes, 8 * 5 * 4);
+    EXPECT_EQ(scan.result_type(1).bytes, 8 * 4);
+    const Cost c = cost(w, scan.id());
+    EXPECT_EQ(c.vector_flops, 5 * (8 + 8 + 1));
+    EXPECT_EQ(c.bytes_read, 2 * 160 + 32 + 4);
+    EXPECT_EQ(c.bytes_written, 160 + 32 + 4);
+  }
+}
+
+TEST(StableHloForms, AScanThatMustRunInOrderIsNoted) {
+  const Workload w = read_text(
+      function_of("(%a: tensor<4xf32>, %c: tensor<f32>)",
+                  "  %0:2 = chlo.scan(%a) inits (%c) dimension=0 attributes {is_associative = "
+                  "false} {\n  ^bb0(%i: tensor<f32>, %s: tensor<f32>):\n"
+                  "    stablehlo.return %i, %s : tensor<f32>, tensor<f32>\n"
+                  "  } : (tensor<4xf32>, tensor<f32>) -> (tensor<4xf32>, tensor<f32>)\n"
+                  "  return"));
+  EXPECT_THAT(w.notes(), ElementsAre("a scan that is not associative is counted as one kernel, "
+                                     "not as a loop over its steps"));
 }
 
 TEST(StableHloForms, OldStyleAttributesAfterTheRegion) {

@@ -277,6 +277,9 @@ void Translation::apply(std::string_view name, const AttributeValue& value) {
       builder_.set_partitions(0, value.integer);
     return;
   }
+  if (name == "is_associative" && value.kind == Kind::kInteger && value.integer == 0)
+    builder_.add_note(
+        "a scan that is not associative is counted as one kernel, not as a loop over its steps");
   if (const AttributeRule* rule = find_rule(name)) apply(*rule, value);
 }
 
