@@ -300,6 +300,7 @@ void Parser::parse_scan() {
   if (cursor_.accept("attributes")) parse_dictionary();
   parse_region();
   result_count_ = count;
+  cursor_.skip_space();
   const char* types_at = cursor_.position();
   parse_signature();
   if (signature_results_.size() < inits.size())

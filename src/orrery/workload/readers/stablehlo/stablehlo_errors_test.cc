@@ -83,8 +83,9 @@ TEST(StableHloErrors, Scans) {
                   "tensor<f32>, %d: tensor<f32>):\n    stablehlo.return %i : tensor<f32>\n"
                   "  } : (tensor<4xf32>, tensor<f32>, tensor<f32>) -> tensor<4xf32>"),
             "5:5: 1 results of a scan with 2 carries");
-  EXPECT_EQ(error("  %0:2 = chlo.scan(%a) inits (%z) dimension=0" + body),
-            "2:47: the '{' here is not closed");
+  EXPECT_EQ(error("  %0:2 = chlo.scan(%a) inits (%z) dimension=0" + body +
+                  "    stablehlo.return %i, %c : tensor<f32>, tensor<f32>\n  }"),
+            "6:3: expected ':' and the types of the operation");
 }
 
 TEST(StableHloErrors, WhatIsNotClosed) {
