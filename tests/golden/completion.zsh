@@ -43,6 +43,6 @@ completes 'orrery predict --on h20' 'orrery predict --on h200'
 completes 'orrery predict resnet-5' 'orrery predict resnet-50'
 completes 'orrery predict mod' 'orrery predict model.mlir'
 completes 'orrery predict x --phase de' 'orrery predict x --phase decode'
-completes 'orrery predict x --stack=tor' 'orrery predict x --stack=torch-eager'
+completes 'orrery predict x --stack=torch-e' 'orrery predict x --stack=torch-eager'
 completes 'orrery kernel --batch mod' 'orrery kernel --batch model.mlir'
 exit $failed
