@@ -5,7 +5,8 @@
 # machine that h200/calibration.json of the shared data describes. The .xla fits are made from the
 # kernels of our own programs (tools/calibrate/xla_rows.py makes their table). The .vllm fits are made from
 # public tables that are not part of this project (see docs/validation.md); one row in five is
-# held out of them. The generic fits are for devices that have none of their own: one for each
+# held out of them. Other devices' .torch fits are of NeuSight's public tables, in fp32 and timed
+# from Python. The generic fits are for devices that have none of their own: one for each
 # protocol, since tables that were measured in different ways are not to be mixed.
 set -eu
 program=$1
@@ -18,6 +19,20 @@ tables=${2:-../shared/data}/gpu/silicon
   --out data/kernels/h200.xla.json
 "$program" calibrate generic --from h200=data/measured/h200_xla_kernels.csv.gz --stack xla \
   --out data/kernels/generic.xla.json
+neusight=${2:-../shared/data}/gpu/neusight
+if [ -d "$neusight" ]; then
+  set --
+  for table in add gelu linear bmm ln softmax; do set -- "$@" --from "$neusight/train_$table.csv"; done
+  for device in a100-pcie-40gb v100-pcie-32gb p100 p4 t4; do
+    "$program" calibrate "$device" "$@" --stack torch --prior none --out "data/kernels/$device.torch.json"
+  done
+  for pair in mi100:MI100 mi210:MI210; do
+    of=AMD_Instinct_${pair##*:}.csv
+    "$program" calibrate "${pair%%:*}" --from "$neusight/amd_bmm_$of" \
+      --from "$neusight/amd_linear_$of" --stack torch --prior none \
+      --out "data/kernels/${pair%%:*}.torch.json"
+  done
+fi
 [ -d "$tables" ] || { echo "no public tables in $tables: the .vllm fits stay as they are"; exit 0; }
 set --
 for pair in a100-sxm-80gb:a100_sxm h100-sxm:h100_sxm h200:h200_sxm l40s:l40s; do

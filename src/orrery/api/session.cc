@@ -111,7 +111,7 @@ PredictAnswer Session::predict(const PredictRequest& request) const {
     constants.costs.dispatch = found->second;
   const auto library = stack->library_launches(workload, device, constants);
   Program program = lower(workload, device, stack->rules(), library.get());
-  const auto predictor = bind_choice(request, device, request.stack, data_folder_, catalogue_);
+  const auto predictor = bind_choice(request, device, stack->kernels(), data_folder_, catalogue_);
 
   std::vector<Kernel> kernels;
   kernels.reserve(program.launches.size());
@@ -255,8 +255,8 @@ PredictAnswer Session::predict(const PredictRequest& request) const {
   for (auto& setting : settings_of(request.read)) answer.provenance.push_back(std::move(setting));
   // What was checked are single-device programs that fit, on catalogue devices as they are.
   const auto names = catalogue_.names();
-  const bool as_catalogued = of_device.empty() &&
-                             std::find(names.begin(), names.end(), request.device) != names.end();
+  const bool as_catalogued =
+      of_device.empty() && std::find(names.begin(), names.end(), request.device) != names.end();
   if (program.communicates || workload.partitions() * workload.replicas() > 1)
     answer.trust.detail = "no program of several devices was compared with measurements";
   else if (!answer.memory.fits)

@@ -81,7 +81,7 @@ void DeviceOptions::declare(CLI::App& app, bool required) {
   app.add_option(
          "--set", sets,
          "What if a figure were another, e.g. memory.bandwidth=6TB/s ('orrery hardware DEVICE' "
-         "lists the paths)")
+         "lists the paths), or the stack's, e.g. stack.dispatch=20us")
       ->type_name("PATH=QUANTITY")
       ->expected(1)
       ->take_all();

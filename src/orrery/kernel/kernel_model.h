@@ -21,7 +21,8 @@ struct OperatingPoint {
   enum class Regime { kBurst, kSustained };
   Regime regime = Regime::kBurst;
   Hertz clock;  ///< Fixed compute clock; 0: what the regime gives.
-  /// Kernels wait in a queue for each other: what a fit's measurements hold of the host is left out.
+  /// Kernels wait in a queue for each other: what a fit's measurements hold of the host is left
+  /// out.
   bool queued = false;
 };
 

@@ -89,6 +89,8 @@ class Stack {
   virtual FusionRules rules() const = 0;
   /// From data/stacks/NAME.yaml, where each constant has its source.
   virtual std::string name() const = 0;
+  /// The stack whose kernels it runs, and so whose fits answer for them.
+  virtual std::string kernels() const { return name(); }
   /// What it launches where that is not one kernel for each group of its rules; null otherwise.
   virtual std::unique_ptr<LibraryLaunches> library_launches(const Workload& workload,
                                                             const Device& device,
@@ -105,8 +107,8 @@ StackConstants load_stack_constants(
 struct Launch {
   Kernel kernel;
   double count = 1;
-  double times = 1;  ///< Its time over that of `kernel`, where it is a slower relative.
-  Seconds hidden;    ///< Of the time that `kernel` takes alone: what its neighbours hide.
+  double times = 1;    ///< Its time over that of `kernel`, where it is a slower relative.
+  Seconds hidden;      ///< Of the time that `kernel` takes alone: what its neighbours hide.
   OpId op;             ///< The operation it is named after.
   uint32_t graph = 0;  ///< The graph that holds it; 0: it is queued by itself.
   uint32_t fused = 1;  ///< Operations in it.

@@ -85,9 +85,7 @@ WorkloadBuilder& WorkloadBuilder::operator=(WorkloadBuilder&&) noexcept = defaul
 
 void WorkloadBuilder::set_name(std::string name) { workload_->name_ = std::move(name); }
 
-void WorkloadBuilder::set_library(std::string library) {
-  workload_->library_ = std::move(library);
-}
+void WorkloadBuilder::set_library(std::string library) { workload_->library_ = std::move(library); }
 
 void WorkloadBuilder::set_partitions(int64_t partitions, int64_t replicas) {
   if (partitions > 0) workload_->partitions_ = partitions;

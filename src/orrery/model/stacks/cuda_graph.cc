@@ -6,6 +6,7 @@ namespace {
 class CudaGraph final : public TorchStack {
  public:
   std::string name() const override { return "cuda-graph"; }
+  std::string kernels() const override { return "torch-eager"; }
 };
 
 const Registration<Stack> kCudaGraph(

@@ -29,9 +29,9 @@ class TorchStack : public Stack {
       const auto found = told.choices.find(choice);
       return found != told.choices.end() && found->second == value;
     };
-    return torch_launches(workload, device,
-                          {.fused_optimizer = is("optimizer", "fused"),
-                           .kept_gradients = is("gradients", "kept")});
+    return torch_launches(
+        workload, device,
+        {.fused_optimizer = is("optimizer", "fused"), .kept_gradients = is("gradients", "kept")});
   }
 };
 

@@ -58,8 +58,8 @@ std::vector<Kernel> optimizer_kernels(const ForeachTensors& parameters, bool ada
   std::vector<Kernel> all;
   for (const auto& [read, written] :
        {std::pair{1, 1}, {2, 1}, {1, 1}, {2, 1}, {1, 1}, {1, 1}, {1, 1}, {3, 1}})
-    for (Kernel& kernel : foreach_kernels(parameters, read, written, 0))
-      all.push_back(std::move(kernel));
+    for (const Kernel& kernel : foreach_kernels(parameters, read, written, 0))
+      all.push_back(kernel);
   return all;
 }
 

@@ -58,8 +58,7 @@ std::optional<TensorLayout> TensorLayout::viewed_as(std::span<const int64_t> siz
   int64_t taken = 1;
   for (size_t d = dims.size(); d-- > 0;) {
     elements *= dims[d];
-    const bool last_of_run =
-        d == 0 || (dims[d - 1] != 1 && strides[d - 1] != elements * base);
+    const bool last_of_run = d == 0 || (dims[d - 1] != 1 && strides[d - 1] != elements * base);
     if (!last_of_run) continue;
     while (to >= 0 && (taken < elements || sizes[static_cast<size_t>(to)] == 1)) {
       view.strides[static_cast<size_t>(to)] = taken * base;

@@ -29,7 +29,8 @@ int joined_dimensions(std::span<const TorchTensor> inputs, const TorchTensor& ou
   for (size_t i = 1; i < order.size(); ++i) {
     const size_t fast = order[i - 1], slow = order[i];
     const auto follows = [&](const TensorLayout& l) {
-      return l.strides.size() == out.dims.size() && l.strides[slow] == l.strides[fast] * l.dims[fast];
+      return l.strides.size() == out.dims.size() &&
+             l.strides[slow] == l.strides[fast] * l.dims[fast];
     };
     bool joins = follows(out);
     for (const TorchTensor& input : inputs) joins &= follows(input.layout);
@@ -41,8 +42,8 @@ int joined_dimensions(std::span<const TorchTensor> inputs, const TorchTensor& ou
 double indexed_clocks(std::span<const TorchTensor> inputs, const TorchTensor& output) {
   const int dimensions = joined_dimensions(inputs, output);
   if (dimensions <= 1) return kWideningClocks;
-  const double clocks = kIndexedClocks + kClocksOfDimension * dimensions +
-                        (inputs.size() == 1 ? kSingleOperand : 0);
+  const double clocks =
+      kIndexedClocks + kClocksOfDimension * dimensions + (inputs.size() == 1 ? kSingleOperand : 0);
   return clocks * (bit_width(output.element) > 16 ? kWideElements : 1);
 }
 
@@ -106,8 +107,7 @@ Kernel elementwise(Opcode code, std::span<const TorchTensor> inputs, const Torch
            elementwise_work(code, output.element));
   if (is_vectorized(inputs, output)) return kernel;
   // Timed by its instructions: as a loop that no operator was measured of.
-  kernel.family =
-      code == Opcode::k_copy ? KernelFamily::kDataMovement : KernelFamily::kIndexed;
+  kernel.family = code == Opcode::k_copy ? KernelFamily::kDataMovement : KernelFamily::kIndexed;
   kernel.cost.vector_type = ElementType::kF32;
   kernel.cost.vector_flops =
       static_cast<double>(output.elements()) * indexed_clocks(inputs, output) * kFlopsPerClock;
@@ -181,8 +181,8 @@ Kernel product(ElementType element, int64_t batch, int64_t m, int64_t n, int64_t
 Kernel lookup(ElementType element, int64_t count, int64_t width, int64_t table_rows,
               bool accumulate) {
   const std::array<int64_t, 2> dims = {count, width};
-  Kernel kernel = begun(accumulate ? Opcode::k_scatter : Opcode::k_gather, KernelFamily::kIndexed,
-                        dims);
+  Kernel kernel =
+      begun(accumulate ? Opcode::k_scatter : Opcode::k_gather, KernelFamily::kIndexed, dims);
   const TensorSize rows = size_of(element, joined(count, width));
   const auto bytes = static_cast<double>(rows.bytes);
   read(kernel, rows, accumulate ? 2 * bytes : bytes);

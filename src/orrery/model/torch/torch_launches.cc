@@ -5,6 +5,7 @@
 #include <map>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "orrery/kernel/describe.h"
 #include "orrery/model/torch/foreach.h"
@@ -21,15 +22,15 @@ using enum Opcode;
 /// "prior": by the instructions of the source, where none of those models runs the kernel.
 namespace clocks {
 constexpr double kBatchNormTransform = 0.44;
-constexpr double kBatchNormStatistics = 0.85;      // prior: Welford's update with a division
-constexpr double kBatchNormGradientSums = 0.6;     // prior: two tensors, two sums
-constexpr double kBatchNormGradient = 0.6;         // prior: three tensors
+constexpr double kBatchNormStatistics = 0.85;   // prior: Welford's update with a division
+constexpr double kBatchNormGradientSums = 0.6;  // prior: two tensors, two sums
+constexpr double kBatchNormGradient = 0.6;      // prior: three tensors
 constexpr double kLayerNormGradient = 0.74;
 constexpr double kLayerNormParameterSums = 1.05;
 constexpr double kDropout = 0.69;
 constexpr double kConcatenation = 1.22;
 constexpr double kSoftmaxGradient = 0.55;
-constexpr double kMaxPoolWindow = 0.49;            // of each element of a window
+constexpr double kMaxPoolWindow = 0.49;  // of each element of a window
 constexpr double kAttentionGradientDot = 0.64;
 constexpr double kAttentionGradientConversion = 0.57;
 constexpr double kEmbeddingGradient = 3.6;
@@ -83,11 +84,6 @@ ModuleName module_name(std::string_view text) {
   name.kind = text.substr(0, text.find('#'));
   return name;
 }
-
-/// One region's operations by the layer they are part of.
-struct ModuleOps {
-  std::vector<OpId> ops;
-};
 
 class TorchLaunches final : public LibraryLaunches {
  public:
@@ -169,8 +165,8 @@ class TorchLaunches final : public LibraryLaunches {
       if (!kernel.tensors[i].written) read = std::max(read, kernel.tensors[i].bytes);
     const double l2_bytes = l2->capacity.value;
     const auto bytes = static_cast<double>(read);
-    const double kept = bytes < l2_bytes ? std::min(bytes, kMostKept * l2_bytes)
-                                         : kLeftOfLarger * l2_bytes;
+    const double kept =
+        bytes < l2_bytes ? std::min(bytes, kMostKept * l2_bytes) : kLeftOfLarger * l2_bytes;
     const double saved = (1 - kShareOfL2Read) * kept / bandwidth *
                          (kernel.cost.transcendental_flops > 0 ? kSavedOfSpecial : 1);
     return kHiddenOfOwn + Seconds(saved);
@@ -194,9 +190,7 @@ class TorchLaunches final : public LibraryLaunches {
   static TorchTensor contiguous(const Type& t) {
     return {t.element, TensorLayout::contiguous(t.dims)};
   }
-  void set_contiguous(ValueId v) {
-    layouts_[v.index] = TensorLayout::contiguous(w_.type(v).dims);
-  }
+  void set_contiguous(ValueId v) { layouts_[v.index] = TensorLayout::contiguous(w_.type(v).dims); }
 
   /// A number that is passed to a kernel as an argument: a constant, repeated or not.
   bool is_scalar(ValueId v) const {
@@ -221,9 +215,9 @@ class TorchLaunches final : public LibraryLaunches {
   // --- one operation ----------------------------------------------------------------
 
   void region(RegionId id) {
-    std::map<std::string_view, ModuleOps> modules;
+    std::map<std::string_view, std::vector<OpId>> modules;
     for_each_op(w_, w_.region(id), [&](OpId op) {
-      if (const std::string_view m = module_of(op); !m.empty()) modules[m].ops.push_back(op);
+      if (const std::string_view m = module_of(op); !m.empty()) modules[m].push_back(op);
     });
     for_each_op(w_, w_.region(id), [&](OpId op) {
       const OpView view = w_.view(op);
@@ -233,10 +227,9 @@ class TorchLaunches final : public LibraryLaunches {
       }
       if (absorbed_.contains(op.index)) return;
       if (const std::string_view m = module_of(op); !m.empty()) {
-        ModuleOps& module = modules[m];
-        const bool first = module.ops.front() == op;
-        if (first && as_module(module_name(m), module.ops)) {
-          for (const OpId part : module.ops) absorbed_.emplace(part.index, true);
+        const std::vector<OpId>& parts = modules[m];
+        if (parts.front() == op && as_module(module_name(m), parts)) {
+          for (const OpId part : parts) absorbed_.insert(part.index);
           return;
         }
       }
@@ -396,18 +389,10 @@ class TorchLaunches final : public LibraryLaunches {
 
   // --- products -------------------------------------------------------------------------
 
-  /// Whether `v` is repeated along all but the last dimension: a bias.
-  bool is_bias(ValueId v) {
-    const TensorLayout& l = layout(v);
-    if (l.dims.empty() || l.strides.back() != 1) return false;
-    return l.stored() == l.dims.back() && w_.type(v).elements > l.dims.back();
-  }
-
   /// The addition of a bias that cuBLAS does on the way; it launches nothing.
-  void absorb_bias(const OpView& dot, RegionId region) {
-    (void)region;
+  void absorb_bias(const OpView& dot) {
     const ValueId result = dot.result(0);
-    if (uses_[result.index] != 1) return;
+    if (uses_[result.index] != 1 || w_.type(result).dims.empty()) return;
     // Users stand behind their operands: within a few operations, behind the bias's broadcast.
     for (uint32_t i = dot.id().index + 1, seen = 0; i < w_.ops().size() && seen < 6; ++i, ++seen) {
       const OpView user = w_.view(OpId{i});
@@ -418,7 +403,7 @@ class TorchLaunches final : public LibraryLaunches {
         const OpId broadcast = w_.value(other).definition;
         if (broadcast.valid() && w_.view(broadcast).code() == k_broadcast_in_dim &&
             w_.view(broadcast).operand_type(0).elements == w_.type(result).dims.back()) {
-          absorbed_.emplace(i, true);
+          absorbed_.insert(i);
           set_contiguous(user.result(0));
         }
         return;
@@ -468,7 +453,7 @@ class TorchLaunches final : public LibraryLaunches {
         times = 1;
     }
     add_product(op.id(), kernel, times);
-    if (!batched && !module.gradient) absorb_bias(op, {});
+    if (!batched && !module.gradient) absorb_bias(op);
     set_contiguous(op.result(0));
   }
 
@@ -476,7 +461,8 @@ class TorchLaunches final : public LibraryLaunches {
   /// lies with m along its rows.
   bool is_weight_side(const OpView& op, const ProductShape& p) const {
     return op.result_type(0).rank() == 2 && op.result_type(0).dims[0] == p.m &&
-           op.operand_type(0).rank() > 1 && op.integers(Attr::kLhsContracting)[0] == 0;
+           op.operand_type(0).rank() > 1 && !op.integers(Attr::kLhsContracting).empty() &&
+           op.integers(Attr::kLhsContracting)[0] == 0;
   }
 
   /// A batched product takes one stride from matrix to matrix, and rows or columns side by side.
@@ -501,17 +487,17 @@ class TorchLaunches final : public LibraryLaunches {
   void convolution(const OpView& op) {
     Kernel kernel = kernel_of(w_, op.id());
     const auto* c = std::get_if<ConvolutionShape>(&kernel.shape);
-    const bool filter =
-        c != nullptr && c->computes == ConvolutionShape::Computes::kFilterGradient;
+    const bool filter = c != nullptr && c->computes == ConvolutionShape::Computes::kFilterGradient;
     if (c != nullptr) {
       // Channels are padded to a multiple of eight, those of the input and of the filter.
       if (c->channels % 8 != 0 && c->groups == 1 && c->batch > 1) {
         add_counter(op.id());
         add_counter(op.id());
       }
-      const int64_t tiles = up(c->channels / c->groups * c->features * c->window_height *
-                                   c->window_width,
-                               128 * 128);
+      constexpr int64_t kTile = int64_t{128} * 128;
+      const int64_t outputs = joined(joined(c->channels / c->groups, c->features),
+                                     joined(c->window_height, c->window_width));
+      const int64_t tiles = outputs / kTile + 1;
       if (filter && tiles <= kSplitFilterTiles) add_counter(op.id());
     }
     add(op.id(), kernel, Seconds());
@@ -530,14 +516,13 @@ class TorchLaunches final : public LibraryLaunches {
     add_counter(op.id());
     if (gradient) {
       kernel.code = k_attention;
-      add(op.id(),
-          kernels::loop(k_attention_backward, KernelFamily::kReduction, q.element, q.elements,
-                        2 * bytes, bytes / static_cast<double>(a->head),
-                        clocks::kAttentionGradientDot));
+      add(op.id(), kernels::loop(k_attention_backward, KernelFamily::kReduction, q.element,
+                                 q.elements, 2 * bytes, bytes / static_cast<double>(a->head),
+                                 clocks::kAttentionGradientDot));
       add(op.id(), kernel, Seconds(), kAttentionGradient);
-      add(op.id(), kernels::loop(k_attention_backward, KernelFamily::kDataMovement, q.element,
-                                 q.elements, 2 * bytes, bytes,
-                                 clocks::kAttentionGradientConversion));
+      add(op.id(),
+          kernels::loop(k_attention_backward, KernelFamily::kDataMovement, q.element, q.elements,
+                        2 * bytes, bytes, clocks::kAttentionGradientConversion));
       // Heads that share keys add up what each gives.
       for (int i = 0; i < 2 && a->kv_heads < a->heads; ++i)
         add(op.id(), kernels::reduction(q.element, q.elements * a->kv_heads / a->heads,
@@ -547,7 +532,8 @@ class TorchLaunches final : public LibraryLaunches {
     }
     // Results lie as the queries do.
     for (uint32_t i = 0; i < op.result_count(); ++i)
-      if (op.result_type(i).dims == q.dims) layouts_[op.result(i).index] = layout(query).made_dense();
+      if (op.result_type(i).dims == q.dims)
+        layouts_[op.result(i).index] = layout(query).made_dense();
   }
 
   // --- moves, rows, look-ups ----------------------------------------------------------------
@@ -589,8 +575,8 @@ class TorchLaunches final : public LibraryLaunches {
     copy_if_needed(op.id(), op.operand(0));
     if (!hugging_face_) return as_described(op);
     const Type& x = op.operand_type(0);
-    const int64_t columns = x.dims.back();
-    const int64_t rows = x.elements / std::max<int64_t>(1, columns);
+    const int64_t columns = std::max<int64_t>(1, x.dims.empty() ? 1 : x.dims.back());
+    const int64_t rows = x.elements / columns;
     const std::array<int64_t, 2> dims = {rows, columns};
     const TorchTensor narrow{x.element, TensorLayout::contiguous(dims)};
     const TorchTensor wide{ElementType::kF32, narrow.layout};
@@ -659,9 +645,9 @@ class TorchLaunches final : public LibraryLaunches {
     binary(at, k_multiply, wide, wide, wide);
     add(at, kernels::reduction(ElementType::kF32, rows, columns, 1));
     small(at, ElementType::kF32, rows, 3);
-    unary(at, k_divide, row, wide);          // of the mean
-    unary(at, k_copy, wide, wide);           // x to the power of one
-    unary(at, k_multiply, wide, wide);       // times two
+    unary(at, k_divide, row, wide);     // of the mean
+    unary(at, k_copy, wide, wide);      // x to the power of one
+    unary(at, k_multiply, wide, wide);  // times two
     binary(at, k_multiply, wide, wide, wide);
     binary(at, k_add, wide, wide, wide);
     if (converts) unary(at, k_convert, wide, narrow);
@@ -796,10 +782,8 @@ class TorchLaunches final : public LibraryLaunches {
     const Type& type = w_.type(out);
     if (name.gradient) return gradient_module(name.kind, ops, b, at);
     if (name.kind == "mean") {
-      const OpView reduce = w_.view(ops.front());
       for (const OpId id : ops)
         if (w_.view(id).code() == k_reduce) add(at, kernel_of(w_, id));
-      (void)reduce;
       set_contiguous(out);
       return true;
     }
@@ -845,7 +829,8 @@ class TorchLaunches final : public LibraryLaunches {
     small(at, ElementType::kF32, positions, 1);
     add(at, kernels::product(ElementType::kF32, 1, half, positions, 1), Seconds());
     add_concatenation(at, wide, false);
-    for (const Opcode code : {k_cosine, k_multiply, k_sine, k_multiply}) unary(at, code, wide, wide);
+    for (const Opcode code : {k_cosine, k_multiply, k_sine, k_multiply})
+      unary(at, code, wide, wide);
     if (table.element != ElementType::kF32)
       for (int i = 0; i < 2; ++i) unary(at, k_convert, wide, narrow);
     return true;
@@ -853,12 +838,13 @@ class TorchLaunches final : public LibraryLaunches {
 
   /// x·cos + cat(−x₂, x₁)·sin, with heads before positions and memory the other way round.
   bool rotary(const Boundary& b, OpId at) {
-    const ValueId x = *std::ranges::max_element(
-        b.inputs, {}, [&](ValueId v) { return w_.type(v).elements; });
+    const ValueId x =
+        *std::ranges::max_element(b.inputs, {}, [&](ValueId v) { return w_.type(v).elements; });
     const Type& type = w_.type(x);
     if (type.rank() != 4) return false;
     const std::array<int64_t, 4> heads_first = {0, 2, 1, 3};
-    const TorchTensor by_heads{type.element, TensorLayout::contiguous(type.dims).permuted(heads_first)};
+    const TorchTensor by_heads{type.element,
+                               TensorLayout::contiguous(type.dims).permuted(heads_first)};
     const TorchTensor made{type.element, TensorLayout::contiguous(by_heads.layout.dims)};
     TorchTensor table = by_heads;  // [1, 1, s, d]
     table.layout.strides = {0, 0, type.dims[3], 1};
@@ -1007,7 +993,8 @@ class TorchLaunches final : public LibraryLaunches {
       return true;
     }
     if (kind == "mean") {
-      const TorchTensor repeated{type.element, {x.layout.dims, std::vector<int64_t>(type.dims.size())}};
+      const TorchTensor repeated{type.element,
+                                 {x.layout.dims, std::vector<int64_t>(type.dims.size())}};
       unary(at, k_divide, repeated, x);
       set_contiguous(b.outputs.back());
       return true;
@@ -1031,7 +1018,8 @@ class TorchLaunches final : public LibraryLaunches {
     const Type& type = w_.type(b.outputs.back());
     if (type.rank() != 4) return false;
     const std::array<int64_t, 4> heads_first = {0, 2, 1, 3};
-    const TorchTensor by_heads{type.element, TensorLayout::contiguous(type.dims).permuted(heads_first)};
+    const TorchTensor by_heads{type.element,
+                               TensorLayout::contiguous(type.dims).permuted(heads_first)};
     const TorchTensor made{type.element, TensorLayout::contiguous(by_heads.layout.dims)};
     TorchTensor table = by_heads;
     table.layout.strides = {0, 0, type.dims[3], 1};
@@ -1119,7 +1107,7 @@ class TorchLaunches final : public LibraryLaunches {
   bool drops_ = false;  ///< Activations are dropped somewhere, and so in attention.
   std::unordered_map<uint32_t, uint32_t> uses_;
   std::unordered_map<uint32_t, TensorLayout> layouts_;
-  std::unordered_map<uint32_t, bool> absorbed_;  ///< Operations whose work is another's.
+  std::unordered_set<uint32_t> absorbed_;  ///< Operations whose work is another's.
   std::unordered_map<uint32_t, std::vector<Launch>> launches_;
   std::vector<Launch> at_the_end_;
 };

@@ -76,12 +76,12 @@ TEST(TorchLaunches, ABiasIsAddedByTheProduct) {
 }
 
 TEST(TorchLaunches, OnlyOperandsThatLieAlikeAreVectorized) {
-  const Program p = lowered(
-      "(%x: tensor<64x128xf32>, %b: tensor<128xf32>) -> tensor<64x128xf32>",
-      "  %0 = stablehlo.broadcast_in_dim %b, dims = [1] : (tensor<128xf32>) -> "
-      "tensor<64x128xf32>\n"
-      "  %1 = stablehlo.multiply %x, %0 : tensor<64x128xf32>\n"
-      "  %2 = stablehlo.add %1, %x : tensor<64x128xf32>\n  return %2 : tensor<64x128xf32>");
+  const Program p =
+      lowered("(%x: tensor<64x128xf32>, %b: tensor<128xf32>) -> tensor<64x128xf32>",
+              "  %0 = stablehlo.broadcast_in_dim %b, dims = [1] : (tensor<128xf32>) -> "
+              "tensor<64x128xf32>\n"
+              "  %1 = stablehlo.multiply %x, %0 : tensor<64x128xf32>\n"
+              "  %2 = stablehlo.add %1, %x : tensor<64x128xf32>\n  return %2 : tensor<64x128xf32>");
   ASSERT_THAT(codes(p), ElementsAre(Opcode::k_multiply, Opcode::k_add));
   const Kernel& indexed = p.launches[0].kernel;
   EXPECT_EQ(indexed.family, KernelFamily::kIndexed);
@@ -92,12 +92,12 @@ TEST(TorchLaunches, OnlyOperandsThatLieAlikeAreVectorized) {
 }
 
 TEST(TorchLaunches, AReshapeOfATransposedTensorCopiesIt) {
-  const Program p = lowered(
-      "(%x: tensor<4x8x16xf32>) -> tensor<4x128xf32>",
-      "  %0 = stablehlo.transpose %x, dims = [0, 2, 1] : (tensor<4x8x16xf32>) -> "
-      "tensor<4x16x8xf32>\n"
-      "  %1 = stablehlo.reshape %0 : (tensor<4x16x8xf32>) -> tensor<4x128xf32>\n"
-      "  return %1 : tensor<4x128xf32>");
+  const Program p =
+      lowered("(%x: tensor<4x8x16xf32>) -> tensor<4x128xf32>",
+              "  %0 = stablehlo.transpose %x, dims = [0, 2, 1] : (tensor<4x8x16xf32>) -> "
+              "tensor<4x16x8xf32>\n"
+              "  %1 = stablehlo.reshape %0 : (tensor<4x16x8xf32>) -> tensor<4x128xf32>\n"
+              "  return %1 : tensor<4x128xf32>");
   ASSERT_THAT(codes(p), ElementsAre(Opcode::k_copy));
   EXPECT_EQ(p.launches[0].kernel.cost.bytes(), 2 * 4 * 8 * 16 * 4);
   // Cutting the last dimension in two moves nothing.

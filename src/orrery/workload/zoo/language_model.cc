@@ -278,13 +278,13 @@ Tensor Builder::plain_layer(Kind& kind, const Tensor& input, const Surroundings&
     case NormPlacement::kBefore:
       if (mixes)
         x = net_.add(
-            x, net_.dropout(mixed(
-                   kind, norm(pass_, x, mixes && feeds ? "input_layernorm" : "norm"), around)));
+            x, net_.dropout(mixed(kind, norm(pass_, x, mixes && feeds ? "input_layernorm" : "norm"),
+                                  around)));
       if (feeds)
-        x = net_.add(
-            x, net_.dropout(feed_forward(
-                   pass_, kind.layer.feed_forward,
-                   norm(pass_, x, mixes && feeds ? "post_attention_layernorm" : "norm"), x)));
+        x = net_.add(x,
+                     net_.dropout(feed_forward(
+                         pass_, kind.layer.feed_forward,
+                         norm(pass_, x, mixes && feeds ? "post_attention_layernorm" : "norm"), x)));
       return x;
     case NormPlacement::kBoth:
       if (mixes)

@@ -23,7 +23,7 @@ struct Projection {
 enum class Activation : uint8_t {
   kGelu,
   kGeluWrittenOut,  ///< By its tanh form, an operation at a time (GPT-2's gelu_new).
-  kRelu, 
+  kRelu,
   kSquaredRelu,
   kSilu,
   kTanh

@@ -50,7 +50,8 @@ Workload build(const BuildOptions& options) {
   const Choices chosen(choices(), options.choices);
   const int64_t batch = read_batch(options);
   const int64_t image = read_number(chosen, "image", 1 << 14);
-  Network net("zoo", "mobilenet-v2", read_network_options(options, chosen, ElementType::kBF16, "torchvision"));
+  Network net("zoo", "mobilenet-v2",
+              read_network_options(options, chosen, ElementType::kBF16, "torchvision"));
 
   Tensor x = net.input("pixels", net.options().activations, {batch, image, image, 3});
   x = net.relu6(convolve(net, x, "features.0", 32, 3, 2, 1));

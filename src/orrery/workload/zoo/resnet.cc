@@ -54,7 +54,8 @@ Workload build(const ResNet& model, const BuildOptions& options) {
   const Choices chosen(choices(), options.choices);
   const int64_t batch = read_batch(options);
   const int64_t image = read_number(chosen, "image", 1 << 14);
-  Network net("zoo", model.name, read_network_options(options, chosen, ElementType::kBF16, "torchvision"));
+  Network net("zoo", model.name,
+              read_network_options(options, chosen, ElementType::kBF16, "torchvision"));
 
   Tensor x = net.input("pixels", net.options().activations, {batch, image, image, 3});
   x = net.relu(convolve(net, x, "conv1", "bn1", 64, 7, 2));

@@ -63,9 +63,8 @@ Tensor Network::dropout(const Tensor& x) {
   if (!training() || !options().dropout) return x;
   constexpr double kKept = 0.9;  // attention and residual dropout of GPT-2 and BERT
   const Module as_one = module("dropout");
-  const Tensor drawn = emit({.code = Opcode::k_rng,
-                             .operands = {},
-                             .results = {{ElementType::kBool, x.dims()}}})[0];
+  const Tensor drawn =
+      emit({.code = Opcode::k_rng, .operands = {}, .results = {{ElementType::kBool, x.dims()}}})[0];
   return select(drawn, scale(x, 1 / kKept), constant(0, x.element()));
 }
 

@@ -57,7 +57,8 @@ Workload build_vit(const VitDescription& d, const BuildOptions& options) {
   if (phase == Phase::kTrain && d.classes < 1)
     throw_usage(fmt::format("'{}' has no classifier, so there is no loss to train", d.name));
 
-  NetworkOptions network = read_network_options(options, chosen, d.dtype, d.format == "zoo" ? "torchvision" : "transformers");
+  NetworkOptions network = read_network_options(options, chosen, d.dtype,
+                                                d.format == "zoo" ? "torchvision" : "transformers");
   network.fused_attention = chosen.is("fused_attention", "yes");
   Network net(d.format, d.name, network);
   const Tensor pixels =
