@@ -36,8 +36,9 @@ std::vector<Measured> read(const std::string& table_path, const std::string& fol
   std::vector<Measured> rows;
   for (size_t i = 0; i < table.rows(); ++i) {
     const std::string name(table.at(i, table.required_column("case")));
-    rows.push_back({name, folder + "/" + name + suffix, number(i, "pipe_us"), number(i, "sync_us"),
-                    number(i, "energy_mj"), number(i, "peak_bytes"), number(i, "busy_us")});
+    rows.push_back({name, fmt::format("{}/{}{}", folder, name, suffix), number(i, "pipe_us"),
+                    number(i, "sync_us"), number(i, "energy_mj"), number(i, "peak_bytes"),
+                    number(i, "busy_us")});
   }
   return rows;
 }
