@@ -1085,6 +1085,7 @@ class TorchLaunches final : public LibraryLaunches {
 
   void end(const Kernel& kernel) {
     Launch launch;
+    for_each_op(w_, w_.region(w_.function(w_.entry()).body), [&](OpId op) { launch.op = op; });
     launch.kernel = on_device(kernel);
     launch.hidden = hidden_of(kernel);
     at_the_end_.push_back(launch);
