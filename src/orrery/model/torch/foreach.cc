@@ -12,9 +12,9 @@ constexpr int64_t kChunk = 65536, kMostChunks = 320;
 /// Tensors of a launch by how many lists it goes through together (MultiTensorApply.cuh,
 /// depth_to_max_tensors).
 constexpr std::array<size_t, 5> kMostTensors = {110, 64, 48, 36, 30};
-/// Clocks that an SM takes for an element of the fused AdamW: a square root, two divisions and
-/// conversions of four numbers each way; a prior.
-constexpr double kFusedAdamClocks = 1.2;
+/// Clocks that an SM takes for an element of the fused AdamW: some 75 instructions for a square
+/// root, two divisions and conversions of four numbers each way; a prior.
+constexpr double kFusedAdamClocks = 0.6;
 /// What chunks that end unevenly cost: 21 million bf16 elements multiplied in place take 27 us
 /// of which the memory's bandwidth explains 17.5 (profiles of PyTorch 2.11 on an H200).
 constexpr double kUnevenness = 1.25;

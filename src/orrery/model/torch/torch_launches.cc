@@ -22,9 +22,9 @@ using enum Opcode;
 /// "prior": by the instructions of the source, where none of those models runs the kernel.
 namespace clocks {
 constexpr double kBatchNormTransform = 0.44;
-constexpr double kBatchNormStatistics = 0.85;   // prior: Welford's update with a division
-constexpr double kBatchNormGradientSums = 0.6;  // prior: two tensors, two sums
-constexpr double kBatchNormGradient = 0.6;      // prior: three tensors
+constexpr double kBatchNormStatistics = 0.44;    // prior: a tensor less, a division more
+constexpr double kBatchNormGradientSums = 0.44;  // prior: as many tensors as the transform
+constexpr double kBatchNormGradient = 0.66;      // prior: one more
 constexpr double kLayerNormGradient = 0.74;
 constexpr double kLayerNormParameterSums = 1.05;
 constexpr double kDropout = 0.69;
@@ -55,8 +55,9 @@ constexpr Seconds kWholly(1);
 /// multiple of eight: cuBLAS has only kernels of older GPUs for them (vocabularies of 50257 and
 /// 30522 in profiles of GPT-2 medium and BERT). Of the forward product, and of gradients.
 constexpr double kOddRows = 6.1, kOddRowsOfGradients = 4.1, kEvenRows = 2.5;
-/// cuDNN's attention with dropout over that without, and its gradient over the forward pass.
-constexpr double kAttentionWithDropout = 2.2, kAttentionGradient = 3.3;
+/// cuDNN's attention with dropout over that without (GPT-2 medium 1.9, BERT 1.3), and its gradient
+/// over the forward pass (GPT-2 medium 2.8, BERT 1.9, Llama 2.2, ViT 2.4).
+constexpr double kAttentionWithDropout = 1.6, kAttentionGradient = 2.3;
 
 /// More tiles than two waves are handed out by a counter, which is set to zero first (a memset
 /// in profiles of cuBLAS on Hopper).
