@@ -376,7 +376,7 @@ Kernel fused_kernel(const Workload& w, const FusedGroup& group, bool compiled) {
     for (uint32_t v : node.outputs) {
       inside[v] = true;
       const double whole = elements_of(*group.values[v]);
-      share = std::max(share, whole > 0 ? demand.of(v) / whole : 0);
+      share = std::max(share, whole > 0 ? std::min(1.0, demand.of(v) / whole) : 0);
       if (std::find(group.stored.begin(), group.stored.end(), v) == group.stored.end()) continue;
       written += bytes_of(*group.values[v], demand.of(v));
       if (widest == nullptr || group.values[v]->bytes > widest->bytes) widest = group.values[v];

@@ -57,6 +57,22 @@ TEST(FusedKernel, AnUpdateInPlaceMovesTheUpdate) {
   EXPECT_EQ(k.cost.bytes_written, 128 * 2);
 }
 
+TEST(FusedKernel, AnUpdateLargerThanItsTableCostsWhatItAdds) {
+  // 4,096 rows are added into a table of two: as many additions as elements, no more.
+  const Kernel k =
+      fusion("a: f32[2,64], b: f32[4096,64]", "f32[2,64]",
+             "  %a = f32[2,64]{1,0} parameter(0)\n"
+             "  %b = f32[4096,64]{1,0} parameter(1)\n  //\n"
+             "  %i = s32[4096,1]{1,0} iota(), iota_dimension=0\n"
+             "  ROOT %r = f32[2,64]{1,0} scatter(%a, %i, %b), update_window_dims={1}, "
+             "inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, "
+             "index_vector_dim=1, to_apply=%g\n}\n\n%g (x: f32[], y: f32[]) -> f32[] {\n"
+             "  %x = f32[] parameter(0)\n  %y = f32[] parameter(1)\n"
+             "  ROOT %s = f32[] add(%x, %y)\n");
+  EXPECT_EQ(k.cost.vector_flops, 4096 * 64 + 4096);  // and the indices counted up
+  EXPECT_EQ(std::get<FusionShape>(k.shape).does, FusionShape::kScatters);
+}
+
 TEST(FusedKernel, ReductionsAreRowsAsTheyLieInMemory) {
   // Over the middle of three dimensions, of which the first is the fastest: 64 neighbours apart.
   const Kernel k =
