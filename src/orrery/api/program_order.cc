@@ -45,8 +45,9 @@ class Walk {
       visit(w_.function(w_.entry()).body, 0);
     // What no walk reaches still takes its time.
     for (uint32_t i = 0; i < launches_.size(); ++i)
-      if (left_[i] > 0)
-        emit(i, launches_[i].op.valid() ? part_of(launches_[i].op, 0) : 0, left_[i]);
+      while (left_[i] > 0)
+        emit(i, launches_[i].op.valid() ? part_of(launches_[i].op, 0) : 0,
+             order_.folded ? left_[i] : std::min(1.0, left_[i]));
   }
 
  private:

@@ -129,8 +129,8 @@ TEST(ProgramOrderTest, WhatNoCallReachesIsNotLost) {
   std::vector<Launch> launches;
   launch(w, Opcode::k_sine, 5, launches);  // three more than there are calls
   const ProgramOrder order = order_program(w, launches, 100);
-  EXPECT_THAT(told(w, launches, order),
-              ElementsAre("sine at /layer", "sine at /layer #2", "sine ×3 at "));
+  EXPECT_THAT(told(w, launches, order), ElementsAre("sine at /layer", "sine at /layer #2",
+                                                    "sine at ", "sine at ", "sine at "));
 }
 
 TEST(ProgramOrderTest, ABranchThatIsNotTakenDoesNotHoldTheWalkUp) {
