@@ -62,7 +62,7 @@ Recording::~Recording() {
 }
 
 Network::Network(std::string format, std::string name, NetworkOptions options)
-    : state_(std::make_unique<State>(std::move(format), std::move(name), options)) {}
+    : state_(std::make_unique<State>(std::move(format), std::move(name), std::move(options))) {}
 Network::~Network() = default;
 
 const NetworkOptions& Network::options() const { return state_->options; }

@@ -13,7 +13,7 @@ namespace orrery {
 /// What a `Network` holds; shared by its files alone.
 struct Network::State {
   State(std::string format_, std::string name_, NetworkOptions options_)
-      : format(std::move(format_)), name(std::move(name_)), options(options_) {}
+      : format(std::move(format_)), name(std::move(name_)), options(std::move(options_)) {}
 
   std::string format;
   std::string name;
