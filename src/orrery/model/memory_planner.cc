@@ -12,7 +12,7 @@ using Home = MemoryGraph::Home;
 
 constexpr uint32_t kNone = UINT32_MAX;
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-/// Pairs of buffers alive together up to which packing is tried: some tenths of a second.
+/// Pairs of buffers alive together up to which packing is tried: some hundredths of a second.
 constexpr uint64_t kMostPairs = uint64_t{1} << 20;
 /// Results' memories that are tried for one temporary.
 constexpr size_t kMostTries = 256;

@@ -92,9 +92,8 @@ StackConstants load_stack_constants(
                                                     {"call", &c.call},
                                                     {"argument", &c.argument},
                                                     {"wait", &c.wait}};
-  for (const auto& [key, time] : times)
-    if (root[key]) *time = Seconds(cited(root, key, Dimension::kTime, path));
-  if (root["host_spread"]) c.host_spread = cited(root, "host_spread", Dimension::kCount, path);
+  for (const auto& [key, time] : times) *time = Seconds(cited(root, key, Dimension::kTime, path));
+  c.host_spread = cited(root, "host_spread", Dimension::kCount, path);
   c.structure_spread = cited(root, "structure_spread", Dimension::kCount, path);
   if (const YAML::Node libraries = root["dispatch_of_library"])
     for (const auto& entry : libraries) {
