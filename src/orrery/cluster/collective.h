@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "orrery/base/element_type.h"
+#include "orrery/base/units.h"
+#include "orrery/hardware/cluster.h"
+#include "orrery/kernel/estimate.h"
+
+namespace orrery {
+
+enum class CollectiveKind : uint8_t {
+  kAllReduce,
+  kAllGather,
+  kReduceScatter,
+  kAllToAll,
+  kBroadcast,
+  kReduce,
+  kGather,
+  kScatter,
+  kSendReceive,  ///< Each rank to the next, as a pipeline's stages do.
+  kPermute,
+  kBarrier,
+};
+
+/// "all-reduce" and so on.
+std::string_view name(CollectiveKind kind);
+
+/// Ranks first, first + stride, … `size` of them. On a cluster of nodes of 8, {8, 1} is a
+/// node and {4, 8} are the first devices of four nodes.
+struct RankGroup {
+  int size = 1;
+  int stride = 1;
+  bool operator==(const RankGroup&) const = default;
+};
+
+/// One collective over one group. All groups alike that fill the cluster's nodes run it at
+/// once, so that adapters of a node are shared among the groups that cross it.
+struct CollectiveCall {
+  CollectiveKind kind = CollectiveKind::kAllReduce;
+  /// As nccl-tests count: of an all-gather the whole result, of a reduce-scatter the whole
+  /// input, of an all-to-all what one rank sends to all, of the others one rank's buffer.
+  Bytes bytes;
+  RankGroup group;
+  ElementType type = ElementType::kBF16;
+  bool operator==(const CollectiveCall&) const = default;
+};
+
+struct CollectiveEstimate {
+  Estimate estimate;
+  std::string_view algorithm;  ///< "ring", "tree", "nvls", "direct" …
+  std::string_view protocol;   ///< "ll", "ll128", "simple"; "" where there is none.
+  int channels = 0;
+  Bytes sent;  ///< By one rank, for energy and for contention with others.
+};
+
+/// Collectives on one cluster. Thread-safe, under a microsecond a call in closed form; the
+/// same question has the same answer.
+class CollectivePredictor {
+ public:
+  virtual ~CollectivePredictor() = default;
+  virtual CollectiveEstimate predict(const CollectiveCall& call) const = 0;
+  virtual std::vector<std::string> gaps() const = 0;
+  virtual std::vector<std::pair<std::string, std::string>> provenance() const = 0;
+};
+
+/// A library that runs collectives, registered by name ("nccl", "vllm-custom"):
+/// `Registry<CollectiveLibrary>`.
+class CollectiveLibrary {
+ public:
+  virtual ~CollectiveLibrary() = default;
+  /// `data` is the folder of fitted data.
+  virtual std::unique_ptr<CollectivePredictor> bind(const Cluster& cluster,
+                                                    const std::string& data) const = 0;
+};
+
+}  // namespace orrery
