@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "orrery/api/compare.h"
 #include "orrery/api/json_answer.h"
 #include "orrery/workload/zoo/zoo.h"
 
@@ -171,6 +172,24 @@ ValidateRequest validate_request(const Json& json) {
   static_cast<ModelChoice&>(request) = choice_of(json);
   request.regime = text_of(json, "regime", "");
   request.held_out = part_of(json, "held_out");
+  return request;
+}
+
+CompareRequest compare_request(const Json& json) {
+  CompareRequest request;
+  request.workload = text_of(json, "workload", "");
+  if (request.workload.empty()) throw_usage("compare needs 'workload' and 'on'");
+  const auto on = json.find("on");
+  if (on == json.end() || !on->is_array()) bad_field("on", "a list of devices");
+  for (const Json& entry : *on) {
+    if (!entry.is_string()) bad_field("on", "a list of devices, each a string");
+    request.on.push_back(read_compare_entry(entry.get<std::string>()));
+  }
+  request.stack = text_of(json, "stack", request.stack);
+  static_cast<ModelChoice&>(request) = choice_of(json);
+  request.overrides = overrides_of(json);
+  request.point = point_of(json, "sustained");
+  request.read = read_options_of(json);
   return request;
 }
 
@@ -387,6 +406,14 @@ std::string Session::call(std::string_view request_json) const {
     request.read = read_options_of(json);
     return to_json(predict(request), request);
   }
+  if (command == "compare") {
+    refuse_unknown(
+        json, {"command", "workload",   "on",  "stack",   "kernel_model", "fit",   "profile",
+               "origin",  "parameters", "set", "regime",  "sm_mhz",       "bind",  "trip_count",
+               "phase",   "batch",      "seq", "context", "dtype",        "choose"});
+    const CompareRequest request = compare_request(json);
+    return to_json(compare(request), request);
+  }
   if (command == "inspect") {
     refuse_unknown(json, {"command", "workload", "bind", "trip_count", "phase", "batch", "seq",
                           "context", "dtype", "choose"});
@@ -429,9 +456,8 @@ std::string Session::call(std::string_view request_json) const {
   if (command == "models") return models_json(*this);
   if (command == "zoo") return zoo_json();
   throw_usage(
-      fmt::format("command '{}' is not known; there is: predict, kernel, calibrate, validate, "
-                  "inspect, hardware, "
-                  "models, zoo",
+      fmt::format("command '{}' is not known; there is: predict, compare, kernel, calibrate, "
+                  "validate, inspect, hardware, models, zoo",
                   command));
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "orrery/api/model_choice.h"
+#include "orrery/api/step_detail.h"
 #include "orrery/api/trust.h"
 #include "orrery/base/data_folder.h"
 #include "orrery/kernel/operator_text.h"
@@ -99,6 +100,10 @@ Session::Session(std::string hardware_folder, std::string data_folder)
     : catalogue_(std::move(hardware_folder)), data_folder_(std::move(data_folder)) {}
 
 PredictAnswer Session::predict(const PredictRequest& request) const {
+  return predict(request, nullptr);
+}
+
+PredictAnswer Session::predict(const PredictRequest& request, StepDetail* detail) const {
   const auto& stack_entry = Registry<Stack>::instance().at(request.stack, "stack");
   Registry<KernelModel>::instance().at(request.kernel_model, "kernel model");  // before reading
   const auto [of_device, of_stack] = split_overrides(request.overrides);
@@ -136,6 +141,7 @@ PredictAnswer Session::predict(const PredictRequest& request) const {
   };
   std::vector<Estimate> waiting = estimates, queued = estimates;
   const StepState state = settle(burst.step.value, queued);
+  const std::vector<Estimate> cool_times = detail != nullptr ? estimates : std::vector<Estimate>();
   Composition total = burst;
   Seconds single_call = burst.single_call.value;
   if (steady) {
@@ -264,6 +270,23 @@ PredictAnswer Session::predict(const PredictRequest& request) const {
   else
     answer.trust = trust_of(data_folder_, as_catalogued ? device.name : device.name + ", changed",
                             request.stack, answer.kernel_model);
+  if (detail != nullptr) {
+    detail->device = device;
+    detail->stack = request.stack;
+    detail->kernels_of = stack->kernels();
+    detail->kernel_model = answer.kernel_model;
+    detail->fixed_clock = request.point.clock;
+    detail->clock = request.point.clock.value > 0 ? request.point.clock
+                    : steady                      ? state.clock
+                                                  : Hertz();
+    detail->launches = std::move(program.launches);
+    detail->estimates = std::move(estimates);
+    detail->cool = cool_times;
+    adjust(detail->launches, detail->cool);
+    detail->costs = constants.costs;
+    detail->total = total;
+    detail->size = step_size(workload, request.read.build);
+  }
   return answer;
 }
 

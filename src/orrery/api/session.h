@@ -160,6 +160,10 @@ struct InspectAnswer {
   std::vector<std::string> notes;
 };
 
+struct CompareRequest;  // api/compare.h
+struct CompareAnswer;
+struct StepDetail;
+
 /// The library's front door: an immutable set of catalogue and fitted data.
 /// Command line, Python and later front ends call this and nothing else.
 ///
@@ -178,6 +182,8 @@ class Session {
   Session(std::string hardware_folder, std::string data_folder);
 
   PredictAnswer predict(const PredictRequest& request) const;
+  /// One workload on several devices, against the first of them (api/compare.h).
+  CompareAnswer compare(const CompareRequest& request) const;
   std::vector<OperatorAnswer> predict_operators(const KernelRequest& request,
                                                 const std::vector<OperatorRow>& rows) const;
   /// The CSV `table` with the columns predicted_us, low_us, high_us and model added,
@@ -195,11 +201,14 @@ class Session {
   /// Registered components of a kind: "readers", "kernel models", "stacks".
   std::vector<std::pair<std::string, std::vector<Description>>> models() const;
 
-  /// One request as JSON, with a "command" of predict, kernel, calibrate, validate,
+  /// One request as JSON, with a "command" of predict, compare, kernel, calibrate, validate,
   /// inspect, hardware, models or zoo and the fields of the requests above; the answer as JSON.
   std::string call(std::string_view request_json) const;
 
  private:
+  /// `detail`, unless null, is filled with what the answer was made of.
+  PredictAnswer predict(const PredictRequest& request, StepDetail* detail) const;
+
   Catalogue catalogue_;
   std::string data_folder_;
 };

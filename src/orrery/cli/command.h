@@ -39,12 +39,16 @@ struct WorkloadOptions {
   ReadOptions resolved() const;  ///< `kUsage` for a malformed pair.
 };
 
+/// What-ifs, `--set PATH=QUANTITY`.
+void declare_set(CLI::App& app, std::vector<std::string>& sets);
+std::vector<Override> read_overrides(const std::vector<std::string>& sets);
+
 struct DeviceOptions {
   std::string device;
   std::vector<std::string> sets;  ///< path=value
 
   void declare(CLI::App& app, bool required);
-  std::vector<Override> overrides() const;
+  std::vector<Override> overrides() const { return read_overrides(sets); }
 };
 
 /// Which kernel model, and what of the user's own it rests on.

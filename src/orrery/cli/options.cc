@@ -78,6 +78,10 @@ void DeviceOptions::declare(CLI::App& app, bool required) {
                      "The device: a name that 'orrery hardware' lists, or a YAML file of your own")
           ->type_name("DEVICE");
   if (required) option->required();
+  declare_set(app, sets);
+}
+
+void declare_set(CLI::App& app, std::vector<std::string>& sets) {
   app.add_option(
          "--set", sets,
          "What if a figure were another, e.g. memory.bandwidth=6TB/s ('orrery hardware DEVICE' "
@@ -87,7 +91,7 @@ void DeviceOptions::declare(CLI::App& app, bool required) {
       ->take_all();
 }
 
-std::vector<Override> DeviceOptions::overrides() const {
+std::vector<Override> read_overrides(const std::vector<std::string>& sets) {
   std::vector<Override> overrides;
   for (const std::string& text : sets) overrides.push_back(split_pair(text, "--set"));
   return overrides;

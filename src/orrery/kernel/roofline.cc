@@ -1,8 +1,8 @@
+#include "orrery/kernel/roofline.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 
 #include "orrery/kernel/kernel_model.h"
 #include "orrery/kernel/peak_rate.h"
@@ -18,51 +18,34 @@ using E = ElementType;
 /// (`kernel_us` in data/measured/h200_launch_costs.json).
 constexpr double kGpuFloorSeconds = 1.92e-6;
 
+double inverse(double rate) { return rate > 0 ? 1 / rate : 0; }
+
 class RooflinePredictor final : public Predictor {
  public:
-  explicit RooflinePredictor(const Device& device) : device_(device) {
-    const double special =
-        device.special.value > 0 ? device.special.value : device.vector[E::kF32].value / 4;
-    for (int i = 0; i < kElementTypeCount; ++i) {
-      const auto type = static_cast<ElementType>(i);
-      const Rate vector = find_rate(device.vector, type);
-      const Rate matrix = product_rate(device, type);
-      seconds_per_matrix_[static_cast<size_t>(i)] = inverse(matrix.flops_per_second);
-      seconds_per_vector_[static_cast<size_t>(i)] = inverse(vector.flops_per_second);
-    }
-    seconds_per_special_ = inverse(special);
-    seconds_per_byte_ = inverse(device.main_memory().bandwidth.value);
-    floor_ = device.kind == "gpu" ? kGpuFloorSeconds : 0;
-  }
+  explicit RooflinePredictor(const Device& device) : device_(device), bounds_(device) {}
 
   std::string_view name() const override { return "roofline"; }
 
   void predict(std::span<const Kernel> kernels, OperatingPoints points,
                std::span<Estimate> estimates) const override {
-    Hertz clock;
-    Slowdown slowdown;
     for (size_t i = 0; i < kernels.size(); ++i) {
-      if (points[i].clock != clock) {
-        clock = points[i].clock;
-        slowdown = slowdown_at(points[i]);
-      }
-      const Times t = times(kernels[i].cost, slowdown);
-      const Seconds busy(std::max({t.compute, t.special, t.memory}));
+      const RooflineTimes t = bounds_.times(kernels[i].cost, points[i].clock);
       Estimate& e = estimates[i];
       e = unmeasured_;
-      e.seconds = std::max(busy, Seconds(floor_));
+      e.seconds = Seconds(t.bound());
       // At the roofline one resource is used fully: the board draws its limit.
+      const Seconds busy(t.busy());
       e.joules = device_.power_limit * busy + device_.idle_power * (e.seconds - busy);
     }
   }
 
   Explanation explain(const Kernel& kernel, const OperatingPoint& point) const override {
-    const Times t = times(kernel.cost, slowdown_at(point));
+    const RooflineTimes t = bounds_.times(kernel.cost, point.clock);
     Explanation x;
-    x.bound = std::max({t.compute, t.special, t.memory}) < floor_ ? "latency"
-              : t.memory >= t.compute && t.memory >= t.special    ? "memory"
-              : t.compute >= t.special                            ? "compute"
-                                                                  : "special functions";
+    x.bound = t.busy() < t.floor                               ? "latency"
+              : t.memory >= t.compute && t.memory >= t.special ? "memory"
+              : t.compute >= t.special                         ? "compute"
+                                                               : "special functions";
     return x;
   }
 
@@ -79,45 +62,14 @@ class RooflinePredictor final : public Predictor {
     if (point.clock.value > 0 && device_.clock.value <= 0)
       found.push_back(fmt::format("the clock of {} is not published: a fixed clock changes nothing",
                                   device_.name));
-    if (floor_ > 0 && device_.name != "h200")
+    if (device_.kind == "gpu" && device_.name != "h200")
       found.emplace_back("the shortest time of a kernel was measured on an H200");
     return found;
   }
 
  private:
-  struct Times {
-    double compute = 0;
-    double special = 0;
-    double memory = 0;
-  };
-  static double inverse(double rate) { return rate > 0 ? 1 / rate : 0; }
-
-  /// How much longer arithmetic takes than at the clocks the rates are stated at.
-  struct Slowdown {
-    double matrix = 1;
-    double vector = 1;
-  };
-
-  Times times(const Cost& c, const Slowdown& slowdown) const {
-    Times t;
-    t.compute = std::max(
-        slowdown.matrix * c.matrix_flops * seconds_per_matrix_[static_cast<size_t>(c.matrix_type)],
-        slowdown.vector * c.vector_flops * seconds_per_vector_[static_cast<size_t>(c.vector_type)]);
-    t.special = slowdown.vector * c.transcendental_flops * seconds_per_special_;
-    t.memory = c.bytes() * seconds_per_byte_;
-    return t;
-  }
-  Slowdown slowdown_at(const OperatingPoint& point) const {
-    if (point.clock.value <= 0 || device_.clock.value <= 0) return {};
-    const Hertz matrix = device_.matrix_clock.value > 0 ? device_.matrix_clock : device_.clock;
-    return {matrix / point.clock, device_.clock / point.clock};
-  }
-
   Device device_;
-  std::array<double, kElementTypeCount> seconds_per_matrix_{}, seconds_per_vector_{};
-  double seconds_per_special_ = 0;
-  double seconds_per_byte_ = 0;
-  double floor_ = 0;
+  RooflineBounds bounds_;
   Estimate unmeasured_ = unmeasured_estimate(Seconds());
 };
 
@@ -148,4 +100,35 @@ const Registration<KernelModel> kRoofline(
     [] { return std::make_unique<Roofline>(); });
 
 }  // namespace
+
+RooflineBounds::RooflineBounds(const Device& device)
+    : clock_(device.clock),
+      matrix_clock_(device.matrix_clock.value > 0 ? device.matrix_clock : device.clock) {
+  for (int i = 0; i < kElementTypeCount; ++i) {
+    const auto type = static_cast<ElementType>(i);
+    const Rate vector = find_rate(device.vector, type);
+    const Rate matrix = product_rate(device, type);
+    seconds_per_matrix_[static_cast<size_t>(i)] = inverse(matrix.flops_per_second);
+    seconds_per_vector_[static_cast<size_t>(i)] = inverse(vector.flops_per_second);
+  }
+  seconds_per_special_ =
+      inverse(device.special.value > 0 ? device.special.value : device.vector[E::kF32].value / 4);
+  seconds_per_byte_ = inverse(device.main_memory().bandwidth.value);
+  floor_ = device.kind == "gpu" ? kGpuFloorSeconds : 0;
+}
+
+RooflineTimes RooflineBounds::times(const Cost& c, Hertz clock) const {
+  const bool stated = clock.value <= 0 || clock_.value <= 0;
+  const double matrix = stated ? 1 : matrix_clock_ / clock;
+  const double vector = stated ? 1 : clock_ / clock;
+  RooflineTimes t;
+  t.compute =
+      std::max(matrix * c.matrix_flops * seconds_per_matrix_[static_cast<size_t>(c.matrix_type)],
+               vector * c.vector_flops * seconds_per_vector_[static_cast<size_t>(c.vector_type)]);
+  t.special = vector * c.transcendental_flops * seconds_per_special_;
+  t.memory = c.bytes() * seconds_per_byte_;
+  t.floor = floor_;
+  return t;
+}
+
 }  // namespace orrery

@@ -1,7 +1,6 @@
 #include "orrery/model/composition.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 namespace orrery {
@@ -47,13 +46,39 @@ std::vector<LaunchOverhead> launch_overheads(const Program& program, const Launc
   return all;
 }
 
+double KernelErrors::variance() const {
+  double sum = 0;
+  for (double s : own) sum += s * s;
+  for (double s : by_family) sum += s * s;
+  for (double s : by_factor) sum += s * s;
+  return sum + structure * structure;
+}
+
+double KernelErrors::spread() const {
+  return middle.value > 0 ? std::sqrt(variance()) / middle.value : 0;
+}
+
+KernelErrors kernel_errors(std::span<const Launch> launches, std::span<const Estimate> estimates,
+                           const LaunchCosts& costs) {
+  KernelErrors errors;
+  errors.own.reserve(launches.size());
+  for (size_t i = 0; i < launches.size(); ++i) {
+    const Estimate& e = estimates[i];
+    const double t = launches[i].count * e.seconds.value * std::exp(static_cast<double>(e.skew));
+    errors.middle += Seconds(t);
+    errors.own.push_back(t * e.own_spread);
+    constexpr auto kFamily = static_cast<size_t>(ErrorFactor::kFamily);
+    errors.by_family[static_cast<size_t>(launches[i].kernel.family)] += t * e.loadings[kFamily];
+    for (size_t f = 0; f < kErrorFactorCount; ++f)
+      if (f != kFamily) errors.by_factor[f] += t * e.loadings[f];
+  }
+  errors.structure = errors.middle.value * costs.structure_spread;
+  return errors;
+}
+
 Composition compose(const Program& program, std::span<const Estimate> estimates,
                     const LaunchCosts& costs) {
   Composition c;
-  double middle = 0;
-  double own_variance = 0;
-  std::array<double, kKernelFamilyCount> by_family{};
-  std::array<double, kErrorFactorCount> by_factor{};
   CallQueue call;
   LaunchOverhead graph;  // of the graph that is being filled: what runs, and what the host takes
   const auto& launches = program.launches;
@@ -64,14 +89,6 @@ Composition compose(const Program& program, std::span<const Estimate> estimates,
     const double n = launch.count;
     c.kernels += e.seconds * n;
     c.launches += n;
-    const double t = n * e.seconds.value * std::exp(static_cast<double>(e.skew));
-    middle += t;
-    own_variance += t * e.own_spread * t * e.own_spread;
-    constexpr auto kFamily = static_cast<size_t>(ErrorFactor::kFamily);
-    by_family[static_cast<size_t>(launch.kernel.family)] += t * e.loadings[kFamily];
-    for (size_t f = 0; f < kErrorFactorCount; ++f)
-      if (f != kFamily) by_factor[f] += t * e.loadings[f];
-
     const Seconds host = overheads[i].host * n, gap = overheads[i].gap * n;
     c.host += host;
     c.gaps += gap;
@@ -83,11 +100,8 @@ Composition compose(const Program& program, std::span<const Estimate> estimates,
     call.add(graph.host, graph.gap);
     graph = {};
   }
-  double variance = own_variance;
-  for (double s : by_family) variance += s * s;
-  for (double s : by_factor) variance += s * s;
-  variance += std::pow(middle * costs.structure_spread, 2);
-  const double spread = middle > 0 ? std::sqrt(variance) / middle : 0;
+  const KernelErrors errors = kernel_errors(launches, estimates, costs);
+  const double middle = errors.middle.value, spread = errors.spread();
 
   // How far kernels and host may be off, either way.
   const double reach = kNinetyPercent * spread, host_reach = kNinetyPercent * costs.host_spread;

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <span>
+#include <vector>
 
 #include "orrery/kernel/estimate.h"
 #include "orrery/kernel/kernel.h"
@@ -27,6 +29,22 @@ struct LaunchOverhead {
 /// Of each launch of a program. A graph's gap stands with its last kernel, that of the call with
 /// the last of all; what the host takes to enter the program with the first.
 std::vector<LaunchOverhead> launch_overheads(const Program& program, const LaunchCosts& costs);
+
+/// How far the sum of a step's kernels may be off: seconds for one standard deviation of each
+/// cause of error. The causes are independent of each other.
+struct KernelErrors {
+  Seconds middle;           ///< Σ nᵢ·tᵢ·exp(skewᵢ), that the true sum is spread around.
+  std::vector<double> own;  ///< Of each launch.
+  std::array<double, kKernelFamilyCount> by_family{};
+  std::array<double, kErrorFactorCount> by_factor{};  ///< 0 for the family's.
+  double structure = 0;
+
+  double variance() const;
+  /// Of ln(true sum).
+  double spread() const;
+};
+KernelErrors kernel_errors(std::span<const Launch> launches, std::span<const Estimate> estimates,
+                           const LaunchCosts& costs);
 
 /// T = max(device, host): queued back to back, the slower of the two is never waited for.
 ///   device = call_gap + Σ nᵢ·(tᵢ + gapᵢ), gapᵢ that of kernels queued one by one or, once a
