@@ -80,6 +80,13 @@ class SameAnswers(unittest.TestCase):
         self.assert_same(orrery.hardware("h200", set={"memory.bandwidth": "6 TB/s"}),
                          "hardware", "h200", "--set", "memory.bandwidth=6 TB/s")
 
+    def test_compare(self):
+        self.assert_same(
+            orrery.compare("bert-base", on=["h200", "l4:memory.bandwidth=600GB/s"], seq=128,
+                           kernel_model="roofline"),
+            "compare", "bert-base", "--on", "h200,l4:memory.bandwidth=600GB/s", "--seq", "128",
+            "--kernel-model", "roofline")
+
     def test_kernels(self):
         rows = [
             {"op": "gemm", "dtype": "bf16", "params": {"m": 512, "n": 4096, "k": 4096}},

@@ -18,8 +18,8 @@ import os
 from typing import Any, Mapping, Optional, Sequence, Union
 
 __all__ = [
-    "Error", "calibrate", "hardware", "inspect", "kernel", "models", "predict", "validate", "zoo",
-    "__version__",
+    "Error", "calibrate", "compare", "hardware", "inspect", "kernel", "models", "predict", "validate",
+    "zoo", "__version__",
 ]
 
 Answer = dict[str, Any]
@@ -107,6 +107,44 @@ def predict(
     """
     return _call(
         "predict", workload=os.fspath(workload), on=os.fspath(on), stack=stack,
+        kernel_model=kernel_model, fit=fit and os.fspath(fit), set=set and dict(set),
+        regime=regime, sm_mhz=sm_mhz, phase=phase, batch=batch, seq=seq, context=context,
+        dtype=dtype, choose=choose and dict(choose), bind=bind and dict(bind),
+        trip_count=trip_count,
+    )
+
+
+def compare(
+    workload: PathOrName,
+    *,
+    on: Sequence[PathOrName],
+    stack: Optional[str] = None,
+    kernel_model: Optional[str] = None,
+    fit: Optional[PathOrName] = None,
+    set: Optional[Mapping[str, str]] = None,
+    regime: Optional[str] = None,
+    sm_mhz: Optional[float] = None,
+    phase: Optional[str] = None,
+    batch: Optional[int] = None,
+    seq: Optional[int] = None,
+    context: Optional[int] = None,
+    dtype: Optional[str] = None,
+    choose: Optional[Mapping[str, str]] = None,
+    bind: Optional[Mapping[str, int]] = None,
+    trip_count: Optional[int] = None,
+) -> Answer:
+    """One workload on several devices, and what makes the difference from the first.
+
+        >>> orrery.compare("resnet-50", on=["h200", "l4"], batch=64)["on"][1]["ratio"]
+        >>> orrery.compare("model.mlir", on=["h200", "h200:memory.bandwidth=6TB/s"])
+        >>> orrery.compare("model.mlir", on=["h200", "h200:stack=torch-eager"])
+
+    on  two devices or more; what holds for one alone follows it behind colons
+
+    Everything else is as for ``orrery.predict`` and holds for all.
+    """
+    return _call(
+        "compare", workload=os.fspath(workload), on=[os.fspath(each) for each in on], stack=stack,
         kernel_model=kernel_model, fit=fit and os.fspath(fit), set=set and dict(set),
         regime=regime, sm_mhz=sm_mhz, phase=phase, batch=batch, seq=seq, context=context,
         dtype=dtype, choose=choose and dict(choose), bind=bind and dict(bind),

@@ -8,6 +8,8 @@ import tempfile
 
 import chromium
 
+COMPARED = ["bert-base", "--on", "h200,h200:stack=torch-eager,l40s", "--phase", "train", "--batch", "16",
+            "--seq", "128"]
 TRAINING = ["bert-base", "--on", "h200", "--phase", "train", "--batch", "32", "--seq", "512"]
 
 
@@ -16,10 +18,12 @@ def main(program, folder):
         report = os.path.join(work, "report.html")
         subprocess.run([program, "predict", *TRAINING, "--html", report], check=True,
                        stdout=subprocess.DEVNULL)
-        url = pathlib.Path(report).as_uri()
+        comparison = os.path.join(work, "compare.html")
+        subprocess.run([program, "compare", *COMPARED, "--html", comparison], check=True,
+                       stdout=subprocess.DEVNULL)
 
-        def take(name, into_view=None, **how):
-            page = browser.open(url, **how)
+        def take(name, into_view=None, path=report, **how):
+            page = browser.open(pathlib.Path(path).as_uri(), **how)
             if into_view:
                 page.value(f"document.querySelector('{into_view}').closest('section')"
                            ".scrollIntoView({behavior: 'instant'})")
@@ -30,6 +34,7 @@ def main(program, folder):
         take("report-light.png", width=1200, height=1000)
         take("report-dark.png", into_view="#roofline", width=1200, height=1000, theme="dark")
         take("report-phone.png", width=390, height=844, mobile=True)
+        take("compare.png", path=comparison, width=1100, height=1150)
 
 
 if __name__ == "__main__":

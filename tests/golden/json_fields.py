@@ -19,6 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMMANDS = [
     "predict examples/gemm.mlir --on h200 --set memory.bandwidth=6TB/s",
     "predict bert-base --on tpu-v4 --phase train --stack torch-eager",
+    "compare examples/gemm.mlir --on h200,h200:memory.bandwidth=6TB/s,l4",
     "kernel --on h200 --batch examples/kernels.csv --sm-mhz 1500",
     "kernel --on h200 --batch tests/golden/files/clocks.csv",
     "calibrate h200 --from examples/h200_kernels.csv --out /dev/null",

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "orrery/api/compare.h"
+#include "orrery/base/output_file.h"
 #include "orrery/cli/command.h"
 #include "orrery/report/compare.h"
 
@@ -29,6 +30,8 @@ class CompareCommand final : public Command {
         ->capture_default_str();
     model_.regime = "sustained";
     model_.declare(app);
+    app.add_option("--html", html_, "Write a page with the comparison as bars and tables")
+        ->type_name("FILE");
     declare_json(app);
     app.footer(
         "Examples:\n  orrery compare llama3-8b --on h200,h100-sxm,a100-sxm-80gb --phase decode "
@@ -46,6 +49,11 @@ class CompareCommand final : public Command {
     request.point = model_.point();
     request.read = workload_.resolved();
     const CompareAnswer answer = Session().compare(request);
+    if (!html_.empty()) {
+      OutputFile out(html_);
+      out.write(comparison_page(answer, request));
+      out.commit();
+    }
     if (json_)
       fmt::print("{}\n", to_json(answer, request));
     else
@@ -60,7 +68,7 @@ class CompareCommand final : public Command {
   std::vector<std::string> on_, sets_;
   WorkloadOptions workload_;
   ModelOptions model_;
-  std::string stack_ = "xla";
+  std::string stack_ = "xla", html_;
 };
 
 const Registration<Command> kCompare(

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "orrery/base/units.h"
 #include "orrery/report/compare.h"
@@ -13,14 +12,6 @@ namespace orrery {
 namespace {
 
 using Align = Table::Align;
-
-std::string with_sign(double value, const std::string& magnitude) {
-  return value == 0 ? "0" : (value < 0 ? "−" : "+") + magnitude;
-}
-
-std::string signed_seconds(double seconds) {
-  return with_sign(seconds, format_seconds(std::abs(seconds)));
-}
 
 /// Of a difference that is nothing beside the step there are no shares to tell.
 std::string share(double part, double whole, double step) {
@@ -38,15 +29,18 @@ std::string ratio_text(double ratio) {
   return fmt::format("{:.{}f}", ratio, ratio < 0.1 ? 4 : ratio < 1 ? 3 : ratio < 10 ? 2 : 1);
 }
 
-/// A column a device, a row a figure.
-std::string figures_text(const CompareAnswer& a, const std::vector<std::string>& titles) {
-  std::vector<Table::Column> columns = {{""}};
-  for (const std::string& title : titles) columns.push_back({title});
-  Table table(std::move(columns));
+}  // namespace
+
+std::string signed_seconds(double seconds) {
+  return seconds == 0 ? "0" : (seconds < 0 ? "−" : "+") + format_seconds(std::abs(seconds));
+}
+
+std::vector<std::vector<std::string>> figure_rows(const CompareAnswer& a,
+                                                  const std::vector<std::string>& titles) {
+  std::vector<std::vector<std::string>> rows;
   const auto row = [&](const std::string& what, auto&& cell) {
-    std::vector<std::string> cells = {what};
-    for (const Compared& c : a.on) cells.push_back(cell(c));
-    table.add(std::move(cells));
+    rows.push_back({what});
+    for (const Compared& c : a.on) rows.back().push_back(cell(c));
   };
   const auto any = [&](auto&& holds) { return std::any_of(a.on.begin(), a.on.end(), holds); };
   const Compared* baseline = &a.on.front();
@@ -89,6 +83,16 @@ std::string figures_text(const CompareAnswer& a, const std::vector<std::string>&
   });
   row("kernel model", [](const Compared& c) { return c.prediction.kernel_model; });
   row("trust", [](const Compared& c) { return c.prediction.trust.verdict; });
+  return rows;
+}
+
+namespace {
+
+std::string figures_text(const CompareAnswer& a, const std::vector<std::string>& titles) {
+  std::vector<Table::Column> columns = {{""}};
+  for (const std::string& title : titles) columns.push_back({title});
+  Table table(std::move(columns));
+  for (std::vector<std::string>& row : figure_rows(a, titles)) table.add(std::move(row));
   return table.text(2);
 }
 
@@ -121,15 +125,6 @@ std::string causes_text(const CompareAnswer& a, const std::vector<std::string>& 
     columns.push_back({"share", Align::kRight});
   }
   Table table(std::move(columns));
-  std::vector<size_t> order(kCauseCount);
-  std::iota(order.begin(), order.end(), 0);
-  const auto largest = [&](size_t cause) {
-    double most = 0;
-    for (const Compared& c : a.on) most = std::max(most, std::abs(c.difference[cause]));
-    return most;
-  };
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t x, size_t y) { return largest(x) > largest(y); });
   const auto add = [&](std::string_view name, auto&& seconds) {
     std::vector<std::string> cells = {std::string(name)};
     for (size_t i = 1; i < a.on.size(); ++i) {
@@ -139,9 +134,8 @@ std::string causes_text(const CompareAnswer& a, const std::vector<std::string>& 
     }
     table.add(std::move(cells));
   };
-  for (size_t cause : order)
-    if (largest(cause) > 1e-9 * a.on.front().prediction.latency_s)
-      add(name(static_cast<Cause>(cause)), [&](const Compared& c) { return c.difference[cause]; });
+  for (Cause cause : causes_by_size(a))
+    add(name(cause), [&](const Compared& c) { return c.difference[static_cast<size_t>(cause)]; });
   add("together", [&](const Compared& c) {
     return c.prediction.latency_s - a.on.front().prediction.latency_s;
   });
@@ -149,6 +143,34 @@ std::string causes_text(const CompareAnswer& a, const std::vector<std::string>& 
 }
 
 }  // namespace
+
+std::vector<Cause> causes_by_size(const CompareAnswer& a) {
+  const auto largest = [&](Cause cause) {
+    double most = 0;
+    for (const Compared& c : a.on)
+      most = std::max(most, std::abs(c.difference[static_cast<size_t>(cause)]));
+    return most;
+  };
+  std::vector<Cause> causes;
+  for (size_t i = 0; i < kCauseCount; ++i)
+    if (largest(static_cast<Cause>(i)) > 1e-9 * a.on.front().prediction.latency_s)
+      causes.push_back(static_cast<Cause>(i));
+  std::stable_sort(causes.begin(), causes.end(),
+                   [&](Cause x, Cause y) { return largest(x) > largest(y); });
+  return causes;
+}
+
+std::string entry_text(const CompareEntry& entry) {
+  std::string own = entry.stack.empty() ? "" : "stack " + entry.stack;
+  for (const auto& [path, value] : entry.overrides)
+    own += fmt::format("{}{} = {}", own.empty() ? "" : ", ", path, value);
+  return own;
+}
+
+std::string cannot_hold_text(const std::string& title) {
+  return title +
+         " cannot hold it: its times are those of a device that could, and is otherwise the same";
+}
 
 std::vector<std::string> compare_titles(const std::vector<Compared>& on) {
   std::vector<std::string> titles;
@@ -168,10 +190,7 @@ std::string comparison_text(const CompareAnswer& a, const CompareRequest& reques
       fmt::format("{} on {} devices ({})\n", request.workload, a.on.size(), request.stack);
   bool opened = false;
   for (size_t i = 0; i < a.on.size(); ++i) {
-    const CompareEntry& entry = a.on[i].entry;
-    std::string own = entry.stack.empty() ? "" : "stack " + entry.stack;
-    for (const auto& [path, value] : entry.overrides)
-      own += fmt::format("{}{} = {}", own.empty() ? "" : ", ", path, value);
+    const std::string own = entry_text(a.on[i].entry);
     if (own.empty()) continue;
     text += opened ? "" : "\n";
     opened = true;
@@ -179,10 +198,7 @@ std::string comparison_text(const CompareAnswer& a, const CompareRequest& reques
   }
   text += "\n" + figures_text(a, titles);
   for (size_t i = 0; i < a.on.size(); ++i)
-    if (!a.on[i].prediction.memory.fits)
-      text += hanging("  ", fmt::format("{} cannot hold it: its times are those of a device that "
-                                        "could, and is otherwise the same",
-                                        titles[i]));
+    if (!a.on[i].prediction.memory.fits) text += hanging("  ", cannot_hold_text(titles[i]));
   text += "\nWhere the time goes\n" + families_text(a, titles);
   text +=
       fmt::format("\nWhat makes the difference from {}\n", titles.front()) + causes_text(a, titles);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "orrery/report/json_text.h"
+#include "orrery/report/page_text.h"
 
 namespace orrery {
 
@@ -21,21 +22,6 @@ extern const std::string_view page_js;
 }  // namespace embedded
 
 namespace {
-
-std::string html_text(std::string_view text) {
-  std::string safe;
-  for (const char c : text) {
-    if (c == '<')
-      safe += "&lt;";
-    else if (c == '>')
-      safe += "&gt;";
-    else if (c == '&')
-      safe += "&amp;";
-    else
-      safe += c;
-  }
-  return safe;
-}
 
 /// Four digits are more than a plot or a column shows.
 std::string number(double value) { return fmt::format("{:.4g}", value); }
@@ -183,20 +169,12 @@ std::string page_data(const PredictAnswer& a, const PredictRequest& request) {
 }  // namespace
 
 std::string html_report(const PredictAnswer& answer, const PredictRequest& request) {
-  std::string page;
-  std::string_view rest = embedded::page_html;
-  const auto fill = [&](std::string_view marker, std::string_view text) {
-    const size_t at = rest.find(marker);
-    if (at == std::string_view::npos) throw_internal(fmt::format("the page lacks {}", marker));
-    page += rest.substr(0, at);
-    page += text;
-    rest.remove_prefix(at + marker.size());
-  };
-  fill("{{title}}", html_text(fmt::format("{} on {}", request.workload, request.device)));
-  fill("{{css}}", embedded::page_css);
-  fill("{{data}}", page_data(answer, request));
-  fill("{{script}}", embedded::page_js);
-  return page + std::string(rest);
+  return filled(
+      embedded::page_html,
+      {{"{{title}}", html_text(fmt::format("{} on {}", request.workload, request.device))},
+       {"{{css}}", std::string(embedded::page_css)},
+       {"{{data}}", page_data(answer, request)},
+       {"{{script}}", std::string(embedded::page_js)}});
 }
 
 }  // namespace orrery
