@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Times whole PyTorch models, run eagerly on a CUDA GPU, and keeps what they were made of.
+"""Times whole PyTorch models on a CUDA GPU, run eagerly or compiled, and keeps what they were made of.
 
   python3 torch_models.py --out FOLDER                      all cases, as many as fit in --minutes
   python3 torch_models.py --out FOLDER --cases bert,llama     those whose names contain one of these
   python3 torch_models.py --out FOLDER --host               the host's time per operator instead
+  python3 torch_models.py --out FOLDER --compile            under torch.compile instead: some of the cases
 
 FOLDER/torch_models.csv gets one row a case: `eager_us` is the wall time of a call when calls are
 queued back to back for a second and more, `sync_us` the median of one call and a wait, `graph_us`
@@ -17,6 +18,11 @@ FOLDER/torch_models.tar.gz holds of each case its kernels and copies in order (.
 and duration in us, name, grid, block, stream, bytes (of copies), the operator that launched it and
 the outermost one around that, each with the shapes, types and concrete values of its inputs, and
 the autograd node or annotation it ran under.
+FOLDER/torch_compile.csv and .tar.gz (--compile): as above, one row a case and `mode` of torch.compile
+(`default`, or `reduce-overhead`, which queues the call as CUDA graphs), with `step_us` for `eager_us`,
+`host_us` the median until a call returns whose queue was empty, `triton` how many of the kernels
+Inductor wrote. Modules are compiled, optimisers are not. Cases are compiled side by side before any
+is timed.
 FOLDER/torch_host.json (--host): wall time per operator of chains of 1,000 tiny ones, queue full.
 
 Weights are random (nothing is downloaded), bfloat16 unless a name says fp32 (then without TF32),
@@ -42,9 +48,13 @@ import traceback
 
 COLUMNS = ["case", "eager_us", "sync_us", "graph_us", "kernel_sum_us", "kernels", "copies", "copies_us", "operators",
            "peak_bytes", "energy_mj", "graph_energy_mj", "sm_mhz", "iters", "case_s"]
+COMPILE_COLUMNS = ["case", "mode", "step_us", "sync_us", "host_us", "kernel_sum_us", "kernels", "triton", "copies",
+                   "copies_us", "peak_bytes", "energy_mj", "sm_mhz", "iters", "case_s"]
 LIST_COLUMNS = ["start_us", "dur_us", "name", "grid", "block", "stream", "bytes", "operator", "dims", "types", "values",
                 "outer", "outer_dims", "outer_types", "outer_values", "node"]
 CASE_LIMIT_S = 75
+COMPILE_LIMIT_S = 150
+COMPILED_AT_ONCE = 12
 LOOP_S = 1.2
 LONGEST_NAME = 240
 LONGEST_FIELD = 1500
@@ -64,8 +74,17 @@ def build(torch, dtype, make):
         torch.set_default_dtype(default)
 
 
+compile_mode = None  # of the case that this process runs
+
+
+def compiled(model):
+    if compile_mode:
+        model.compile(mode=compile_mode)
+    return model
+
+
 def training(torch, model, loss_of):
-    model.train()
+    compiled(model.train())
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-5, foreach=True)
 
     def call():
@@ -88,7 +107,7 @@ def vision(name, batch, train=False):
         if train:
             labels = torch.randint(0, 1000, (batch,), device="cuda")
             return training(torch, model, lambda: torch.nn.functional.cross_entropy(model(x), labels))
-        model.eval()
+        compiled(model.eval())
         return lambda: model(x)
     make.library, make.train = "torchvision", train
     return make
@@ -136,7 +155,7 @@ def language(kind, batch, tokens, train=False, fp32=False, prefill=False, decode
             if family != "Bert":
                 model.config.use_cache = False
             return training(torch, model, lambda: model(input_ids=ids, labels=ids).loss)
-        model.eval()
+        compiled(model.eval())
         if decode:
             return decoding(torch, transformers, model, config, batch, tokens)
         arguments = {"input_ids": ids}
@@ -220,6 +239,15 @@ CASES = {
     "bert_base_b8_s128_fp32_infer": language(BERT_BASE, 8, 128, fp32=True),
     "gpt2_b2_s512_fp32_infer": language(GPT2, 2, 512, fp32=True),
 }
+
+COMPILED_CASES = [
+    "resnet18_b64_infer", "resnet50_b8_infer", "resnet50_b128_infer", "resnet50_b64_train", "mobilenet_v2_b32_infer",
+    "vit_b_16_b32_infer", "convnext_tiny_b32_infer", "bert_base_b8_s128_infer", "bert_large_b16_s256_infer",
+    "bert_base_b16_s128_train", "gpt2_b1_s128_infer", "gpt2_b8_s1024_infer", "gpt2_medium_b4_s512_train",
+    "llama3_8b_4l_b1_s128_prefill", "llama3_8b_4l_b2_s1024_prefill", "llama3_8b_4l_b8_c512_decode",
+    "opt_6l_b2_s512_infer", "bert_base_b8_s128_fp32_infer",
+]
+MODES = ["default", "reduce-overhead"]
 
 # ------------------------------------------------------------------ what the profiler saw
 
@@ -482,6 +510,64 @@ def measure_profile(case):
     return {"row": row, "listing": listing}
 
 
+def prepared(torch, case):
+    """A compiled case, called often enough that nothing is compiled or captured any more."""
+    global compile_mode
+    name, compile_mode = case.split("@")
+    make = CASES[name]
+    torch.manual_seed(0)
+    torch.set_grad_enabled(make.train)
+    plain = make(torch)
+
+    def call():
+        torch.compiler.cudagraph_mark_step_begin()
+        return plain()
+    for _ in range(5):
+        call()
+    torch.cuda.synchronize()
+    return make, call
+
+
+def measure_compiled(case, path):
+    """Compiles the case, says so, and times it when told to: compilers of others would disturb it."""
+    import torch
+
+    from kernels import Nvml
+
+    start = time.perf_counter()
+    make, call = prepared(torch, case)
+    nvml = Nvml(0)
+    open(path + ".ready", "w").close()
+    while not os.path.exists(path + ".go"):
+        time.sleep(0.1)
+    begin, warm = time.perf_counter(), 0
+    while warm < 3 or time.perf_counter() - begin < 0.3:
+        call()
+        warm += 1
+    torch.cuda.synchronize()
+    seconds, joules, clock, count = looped(torch, call, (time.perf_counter() - begin) / warm, nvml)
+    waits, hosts, begin = [], [], time.perf_counter()
+    while len(waits) < 10 or (time.perf_counter() - begin < 0.3 and len(waits) < 300):
+        one = time.perf_counter()
+        call()
+        hosts.append(time.perf_counter() - one)
+        torch.cuda.synchronize()
+        waits.append(time.perf_counter() - one)
+    torch.cuda.reset_peak_memory_stats()
+    call()
+    torch.cuda.synchronize()
+    name, mode = case.split("@")
+    row = {"case": name, "mode": mode, "step_us": seconds * 1e6, "energy_mj": joules * 1e3, "sm_mhz": clock,
+           "iters": count, "sync_us": statistics.median(waits) * 1e6, "host_us": statistics.median(hosts) * 1e6,
+           "peak_bytes": torch.cuda.max_memory_allocated()}
+    seen = attempt("profile", profiled, torch, call, calls_to_profile(make))
+    if seen:
+        del seen[0]["operators"]
+        row |= seen[0] | {"triton": sum(k["name"].startswith("triton_") for k in csv.DictReader(io.StringIO(seen[1])))}
+    row["case_s"] = round(time.perf_counter() - start, 1)
+    return {"row": row, "listing": seen[1] if seen else ""}
+
+
 # ------------------------------------------------------------------ the host
 
 
@@ -663,12 +749,73 @@ def isolated(function, case, fresh):
             return {"error": "its process ended without a result"}
 
 
+def keep_listing(archive, name, listing):
+    data = listing.encode()
+    info = tarfile.TarInfo(name + ".kernels.csv")
+    info.size = len(data)
+    archive.addfile(info, io.BytesIO(data))
+
+
+def write_compiled(case, path, writer, archive):
+    try:
+        with open(path) as source:
+            result = json.load(source)
+    except (OSError, ValueError):
+        result = {"error": "its process ended without a result"}
+    if "error" in result:
+        print(f"{case} failed: {result['error']}", file=sys.stderr, flush=True)
+        return
+    row = result["row"]
+    writer.writerow({k: f"{v:.3f}" if isinstance(v, float) else v for k, v in row.items()})
+    if result["listing"]:
+        keep_listing(archive, case.replace("@", "."), result["listing"])
+    print(f"{case}: {row['step_us']:.0f} us, host {row['host_us']:.0f} us, {row.get('kernels', 0)} kernels in"
+          f" {row.get('kernel_sum_us', math.nan):.0f} us; {row['case_s']:.1f} s", file=sys.stderr, flush=True)
+
+
+def measure_all_compiled(options, deadline):
+    """Compiles several cases at a time, then times them one after another, each in its process:
+    a new one, since compilers keep threads and processes, which no fork may copy."""
+    wanted = [p for p in options.cases.split(",") if p]
+    cases = [f"{c}@{mode}" for mode in MODES for c in COMPILED_CASES]
+    cases = [c for c in cases if not wanted or any(p in c for p in wanted)]
+    with open(os.path.join(options.out, "torch_compile.csv"), "w", newline="") as sink, \
+            tarfile.open(os.path.join(options.out, "torch_compile.tar.gz"), "w:gz") as archive:
+        writer = csv.DictWriter(sink, COMPILE_COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        for first in range(0, len(cases), COMPILED_AT_ONCE):
+            if time.monotonic() > deadline:
+                print(f"no time left for {', '.join(cases[first:])}", file=sys.stderr)
+                break
+            with tempfile.TemporaryDirectory() as folder:
+                running = []
+                for case in cases[first:first + COMPILED_AT_ONCE]:
+                    path = os.path.join(folder, case)
+                    process = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--out", options.out,
+                                                "--one", "measure_compiled", case, path])
+                    running.append((case, path, process))
+                limit = time.monotonic() + COMPILE_LIMIT_S
+                while time.monotonic() < limit and any(process.poll() is None and not os.path.exists(path + ".ready")
+                                                       for _, path, process in running):
+                    time.sleep(0.1)
+                for case, path, process in running:
+                    open(path + ".go", "w").close()
+                    try:
+                        process.wait(CASE_LIMIT_S if os.path.exists(path + ".ready") else 1)
+                    except subprocess.TimeoutExpired:
+                        process.kill()
+                        process.wait()
+                    write_compiled(case, path, writer, archive)
+                    sink.flush()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", required=True, help="folder to write to")
     parser.add_argument("--minutes", type=float, default=5, help="begin no case after so long (5)")
     parser.add_argument("--cases", default="", help="parts of names, by commas; all unless given")
     parser.add_argument("--host", action="store_true", help="measure the host's time per operator, and no case")
+    parser.add_argument("--compile", action="store_true", help="under torch.compile, in two of its modes")
     parser.add_argument("--fresh", action="store_true", help="a new process for each case, not a fork: slower")
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -678,10 +825,13 @@ def main():
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     if options.one:
         function, case, path = options.one
-        work(FUNCTIONS[function], case, path)
+        work(FUNCTIONS.get(function, lambda c: measure_compiled(c, path)), case, path)
         return
     deadline = time.monotonic() + 60 * options.minutes
     os.makedirs(options.out, exist_ok=True)
+    if options.compile:
+        measure_all_compiled(options, deadline)
+        return
     wanted = [p for p in options.cases.split(",") if p]
     cases = [] if options.host else [c for c in CASES if not wanted or any(p in c for p in wanted)]
     if not options.fresh:
@@ -717,10 +867,7 @@ def main():
             writer.writerow({k: f"{v:.3f}" if isinstance(v, float) else v for k, v in row.items()})
             sink.flush()
             if result["listing"]:
-                data = result["listing"].encode()
-                info = tarfile.TarInfo(case + ".kernels.csv")
-                info.size = len(data)
-                archive.addfile(info, io.BytesIO(data))
+                keep_listing(archive, case, result["listing"])
             print(f"{case}: {row['eager_us']:.0f} us, graph {row.get('graph_us', math.nan):.0f} us,"
                   f" {row.get('kernels', 0)} kernels in {row.get('kernel_sum_us', math.nan):.0f} us,"
                   f" {row.get('operators', 0)} operators; took {time.monotonic() - begin:.1f} s",

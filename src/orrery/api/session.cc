@@ -110,10 +110,8 @@ PredictAnswer Session::predict(const PredictRequest& request, StepDetail* detail
   const Device device = catalogue_.device(request.device, of_device);
   const Workload workload = load_workload(request.workload, request.read);
   const auto stack = stack_entry.create();
-  StackConstants constants = load_stack_constants(data_folder_, stack->name(), of_stack);
-  if (const auto found = constants.dispatch_of_library.find(workload.library());
-      found != constants.dispatch_of_library.end())
-    constants.costs.dispatch = found->second;
+  const StackConstants constants = load_stack_constants(data_folder_, stack->name(), of_stack);
+  const LaunchCosts costs = stack->costs(workload, constants);
   const auto library = stack->library_launches(workload, device, constants);
   Program program = lower(workload, device, stack->rules(), library.get());
   const auto predictor = bind_choice(request, device, stack->kernels(), data_folder_, catalogue_);
@@ -129,7 +127,7 @@ PredictAnswer Session::predict(const PredictRequest& request, StepDetail* detail
   predictor->predict(kernels, cool, estimates);
   const auto composed = [&](std::vector<Estimate> times) {
     adjust(program.launches, times);
-    return compose(program, times, constants.costs);
+    return compose(program, times, costs);
   };
   const Composition burst = composed(estimates);
   std::vector<double> counts;
@@ -218,7 +216,7 @@ PredictAnswer Session::predict(const PredictRequest& request, StepDetail* detail
                                      .names = launch_names,
                                      .bounds = launch_bounds,
                                      .held = program.memory.timeline,
-                                     .costs = constants.costs,
+                                     .costs = costs,
                                      .step_s = answer.latency_s,
                                      .device = device});
 

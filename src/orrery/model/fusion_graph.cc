@@ -238,8 +238,7 @@ class Builder {
 
   bool is_view(const OpView& op) const {
     if (op.operand_count() == 0) return false;
-    if (library_ != nullptr && op_class(op.code()) != OpClass::kControl)
-      return library_->of(op.id()).empty();
+    if (is_librarys(op)) return library_->of(op.id()).empty();
     if (op_class(op.code()) == OpClass::kView) return true;
     if (op.code() == Opcode::k_reduce && rules_.simplify && op.result_count() == 1)
       return op.operand_type(0).elements == op.result_type(0).elements;
@@ -253,7 +252,13 @@ class Builder {
     return op.code() == Opcode::k_async_done;
   }
 
+  bool is_librarys(const OpView& op) const {
+    return library_ != nullptr && op_class(op.code()) != OpClass::kControl &&
+           library_->decides(op.id());
+  }
+
   FusionKind classify(const OpView& op) const {
+    if (is_librarys(op)) return FusionKind::kHeavy;
     switch (op_class(op.code())) {
       case OpClass::kVector:
       case OpClass::kTranscendental:

@@ -12,6 +12,8 @@ namespace orrery {
 class LibraryLaunches {
  public:
   virtual ~LibraryLaunches() = default;
+  /// Whether `of` says what `op` launches; otherwise it is fused by the stack's rules.
+  virtual bool decides(OpId /*op*/) const { return true; }
   /// For one run of `op`, in order. Empty: it is a view of its first operand, or its work is
   /// done by another operation's kernels.
   virtual std::span<const Launch> of(OpId op) const = 0;

@@ -202,6 +202,14 @@ std::unique_ptr<LibraryLaunches> Stack::library_launches(const Workload& /*workl
   return nullptr;
 }
 
+LaunchCosts Stack::costs(const Workload& workload, const StackConstants& told) const {
+  LaunchCosts costs = told.costs;
+  if (const auto found = told.dispatch_of_library.find(workload.library());
+      found != told.dispatch_of_library.end())
+    costs.dispatch = found->second;
+  return costs;
+}
+
 void adjust(std::span<const Launch> launches, std::span<Estimate> estimates) {
   for (size_t i = 0; i < launches.size(); ++i) {
     const Launch& launch = launches[i];

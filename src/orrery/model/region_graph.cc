@@ -100,8 +100,9 @@ Kernel RegionGraph::kernel_of_group(uint32_t g, OpId* named, uint32_t* fused) co
 void RegionGraph::emit(double count, std::vector<Launch>& launches) const {
   if (count <= 0) return;
   for (uint32_t g = 0; g < groups_.size(); ++g) {
-    if (library_ != nullptr) {
-      for (Launch launch : library_->of(graph_.nodes[groups_[g].root].op)) {
+    if (const OpId root = graph_.nodes[groups_[g].root].op;
+        library_ != nullptr && library_->decides(root)) {
+      for (Launch launch : library_->of(root)) {
         launch.count *= count;
         launches.push_back(launch);
       }

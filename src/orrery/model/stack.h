@@ -95,6 +95,8 @@ class Stack {
   virtual std::unique_ptr<LibraryLaunches> library_launches(const Workload& workload,
                                                             const Device& device,
                                                             const StackConstants& told) const;
+  /// What running this workload costs beside its kernels, where that depends on the workload.
+  virtual LaunchCosts costs(const Workload& workload, const StackConstants& told) const;
 };
 
 /// Reads the constants of a stack, `data_folder`/stacks/NAME.yaml. `settings` replace them:

@@ -1,4 +1,4 @@
-#include "orrery/model/stack.h"
+#include "orrery/model/stacks/torch_compile.h"
 
 namespace orrery {
 namespace {
@@ -6,19 +6,7 @@ namespace {
 class TorchCompile final : public Stack {
  public:
   std::string name() const override { return "torch-compile"; }
-  FusionRules rules() const override {
-    return {.elementwise = true,
-            .into_reductions = true,
-            .duplicate_cheap = true,
-            .broadcasts_are_views = true,
-            .transposes_fold_into_dots = true,
-            .arguments_are_immutable = false,
-            .inline_small_calls = true,
-            .fewest_in_graph = 0,
-            .compiled = false,
-            .single_precision_as_tf32 = false,
-            .plans_memory = false};
-  }
+  FusionRules rules() const override { return inductor_rules(); }
 };
 
 const Registration<Stack> kTorchCompile(
