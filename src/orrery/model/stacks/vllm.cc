@@ -4,10 +4,6 @@
 namespace orrery {
 namespace {
 
-/// Steps of so many tokens and fewer are replayed as one CUDA graph: the largest of vLLM's
-/// capture sizes by default (vllm/config, cudagraph_capture_sizes).
-constexpr int64_t kMostCapturedTokens = 512;
-
 class Vllm final : public Stack {
  public:
   std::string name() const override { return "vllm"; }
@@ -19,8 +15,7 @@ class Vllm final : public Stack {
   }
   LaunchCosts costs(const Workload& workload, const StackConstants& told) const override {
     LaunchCosts costs = told.costs;
-    const int64_t tokens = step_tokens(workload);
-    if (tokens > 0 && tokens <= kMostCapturedTokens) costs.dispatch = costs.graph_node;
+    if (is_captured(workload)) costs.dispatch = costs.graph_node;
     return costs;
   }
 };

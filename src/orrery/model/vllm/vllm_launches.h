@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <memory>
 
 #include "orrery/model/library_launches.h"
@@ -26,7 +25,8 @@ namespace orrery {
 /// v1/attention and v1/sample; times of the same operators in public profiles (docs/validation.md).
 std::unique_ptr<LibraryLaunches> vllm_launches(const Workload& workload);
 
-/// Tokens of a step: the elements of the entry's `input_ids`; 0 where it has none.
-int64_t step_tokens(const Workload& workload);
+/// Whether a step is replayed as a CUDA graph: one of 512 tokens (the elements of `input_ids`) and
+/// fewer, the largest of vLLM's capture sizes by default (vllm/config, cudagraph_capture_sizes).
+bool is_captured(const Workload& workload);
 
 }  // namespace orrery
