@@ -63,4 +63,24 @@ std::vector<Kernel> optimizer_kernels(const ForeachTensors& parameters, bool ada
   return all;
 }
 
+TrainedParameters trained_parameters(const Workload& w) {
+  TrainedParameters trained;
+  const Function& entry = w.function(w.entry());
+  const Region& body = w.region(entry.body);
+  for (uint32_t i = 0; i < body.argument_count && i < entry.arguments.size(); ++i) {
+    const Role role = entry.arguments[i].role;
+    const Type& type = w.type(ValueId{body.first_argument + i});
+    trained.adam |= role == Role::kOptimizerState;
+    if (role != Role::kParameter) continue;
+    trained.updated |= entry.arguments[i].donated;
+    trained.tensors.push_back({type.element, type.elements});
+  }
+  return trained;
+}
+
+bool is_optimizer(const Workload& w, const Function& function) {
+  const std::string_view name = w.string(function.name);
+  return name.starts_with("adamw_") || name.starts_with("sgd_");
+}
+
 }  // namespace orrery

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "orrery/kernel/kernel.h"
+#include "orrery/workload/workload.h"
 
 namespace orrery {
 
@@ -21,5 +22,15 @@ std::vector<Kernel> foreach_kernels(const ForeachTensors& tensors, int read, int
 
 /// A step of AdamW with both moments in the parameters' type, or of plain SGD.
 std::vector<Kernel> optimizer_kernels(const ForeachTensors& parameters, bool adam, bool fused);
+
+/// The entry's parameters and whether a step changes them.
+struct TrainedParameters {
+  ForeachTensors tensors;
+  bool updated = false;
+  bool adam = false;  ///< By an optimiser that keeps moments.
+};
+TrainedParameters trained_parameters(const Workload& workload);
+/// Whether a function writes out one parameter's update.
+bool is_optimizer(const Workload& workload, const Function& function);
 
 }  // namespace orrery

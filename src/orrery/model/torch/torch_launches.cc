@@ -99,25 +99,15 @@ class TorchLaunches final : public LibraryLaunches {
     for (uint32_t i = 0; i < w.ops().size(); ++i)
       if (module_of(OpId{i}).starts_with("dropout")) drops_ = true;
     for (const Function& f : w.functions())
-      if (f.body.valid() && !is_optimizer(f)) region(f.body);
+      if (f.body.valid() && !is_optimizer(w, f)) region(f.body);
     const Function& entry = w.function(w.entry());
-    ForeachTensors parameters;
-    const Region& body = w.region(entry.body);
-    bool updates = false, adam = false;
-    for (uint32_t i = 0; i < body.argument_count && i < entry.arguments.size(); ++i) {
-      const Role role = entry.arguments[i].role;
-      const Type& type = w.type(ValueId{body.first_argument + i});
-      adam |= role == Role::kOptimizerState;
-      if (role != Role::kParameter) continue;
-      updates |= entry.arguments[i].donated;
-      parameters.push_back({type.element, type.elements});
-    }
-    bool gradients = updates;
+    const TrainedParameters trained = trained_parameters(w);
+    bool gradients = trained.updated;
     for (const ResultInfo& result : entry.results)
       gradients |= w.string(result.name).starts_with("gradient.");
     if (hugging_face_) small_beginning();
-    if (gradients && training.kept_gradients) accumulate(parameters);
-    if (updates) step(parameters, training, adam);
+    if (gradients && training.kept_gradients) accumulate(trained.tensors);
+    if (trained.updated) step(trained.tensors, training, trained.adam);
   }
 
   std::span<const Launch> of(OpId op) const override {
@@ -130,11 +120,6 @@ class TorchLaunches final : public LibraryLaunches {
   // --- bookkeeping ------------------------------------------------------------------
 
   std::string_view module_of(OpId id) const { return w_.view(id).string(Attr::kModule); }
-
-  bool is_optimizer(const Function& f) const {
-    const std::string_view name = w_.string(f.name);
-    return name.starts_with("adamw_") || name.starts_with("sgd_");
-  }
 
   void add(OpId op, const Kernel& kernel) { add(op, kernel, hidden_of(kernel), 1); }
 

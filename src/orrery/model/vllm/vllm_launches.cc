@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "orrery/kernel/operator_kernel.h"
+#include "orrery/model/torch/pattern_launches.h"
 #include "orrery/model/torch/torch_kernels.h"
 
 namespace orrery {
@@ -45,28 +46,13 @@ std::string_view plain_name(ElementType type) {
   }
 }
 
-bool is_plumbing(Opcode code) {
-  return code == k_reshape || code == k_broadcast_in_dim || code == k_broadcast ||
-         code == k_convert || code == k_transpose || code == k_bitcast;
-}
-
-class VllmLaunches final : public LibraryLaunches {
+class VllmLaunches final : public PatternLaunches {
  public:
-  explicit VllmLaunches(const Workload& w) : w_(w), captured_(is_captured(w)) {
-    for (uint32_t i = 0; i < w.ops().size(); ++i)
-      for (const ValueId v : w.operands(w.ops()[i])) users_[v.index].push_back(OpId{i});
-    find_parameters();
+  explicit VllmLaunches(const Workload& w) : PatternLaunches(w), captured_(is_captured(w)) {
     for (uint32_t f = 0; f < w.functions().size(); ++f)
       if (w.functions()[f].body.valid()) function(FunctionId{f});
     sample();
   }
-
-  bool decides(OpId op) const override { return launches_.contains(op.index); }
-  std::span<const Launch> of(OpId op) const override {
-    const auto found = launches_.find(op.index);
-    return found == launches_.end() ? std::span<const Launch>() : found->second;
-  }
-  std::span<const Launch> at_the_end() const override { return at_the_end_; }
 
  private:
   /// Operands of a product as vLLM sees them.
@@ -77,76 +63,12 @@ class VllmLaunches final : public LibraryLaunches {
     int64_t m = 0, n = 0, k = 0;
   };
 
-  // --- the graph --------------------------------------------------------------------
-
-  OpId definition(ValueId v) const { return w_.value(v).definition; }
-  std::optional<OpView> maker(ValueId v) const {
-    const OpId id = definition(v);
-    if (!id.valid()) return std::nullopt;
-    return w_.view(id);
-  }
-  const std::vector<OpId>& users(ValueId v) const {
-    static const std::vector<OpId> kNobody;
-    const auto found = users_.find(v.index);
-    return found == users_.end() ? kNobody : found->second;
-  }
-  /// Where a value comes from, through what moves nothing.
-  ValueId origin(ValueId v) const {
-    while (const auto op = maker(v)) {
-      if (!is_plumbing(op->code()) || op->operand_count() != 1) break;
-      v = op->operand(0);
-    }
-    return v;
-  }
   std::string_view argument_name(ValueId v) const {
     const auto found = names_.find(v.index);
     return found == names_.end() ? std::string_view() : found->second;
   }
-  bool is_parameter(ValueId v) const {
-    const ValueId from = origin(v);
-    return !definition(from).valid() && parameters_.contains(from.index);
-  }
-  void absorb(OpId op) { launches_.try_emplace(op.index); }
-  void add(OpId op, const Kernel& kernel) {
-    Launch launch;
-    launch.kernel = kernel;
-    launch.op = op;
-    launches_[op.index].push_back(launch);
-  }
-  /// Work that leads to `to` from one of `from` on, with what joins it on the way.
-  void absorb_between(std::initializer_list<ValueId> from, ValueId to) {
-    std::vector<ValueId> open = {to};
-    std::unordered_set<uint32_t> seen;
-    while (!open.empty()) {
-      const ValueId v = open.back();
-      open.pop_back();
-      if (std::ranges::find(from, v) != from.end() || !seen.insert(v.index).second) continue;
-      const auto op = maker(v);
-      if (!op || decides(op->id())) continue;
-      absorb(op->id());
-      for (const ValueId operand : w_.operands(op->raw())) open.push_back(operand);
-    }
-  }
 
   // --- a function -------------------------------------------------------------------
-
-  /// The entry's, and what calls hand on of them.
-  void find_parameters() {
-    if (!w_.entry().valid()) return;
-    const Function& entry = w_.function(w_.entry());
-    const Region& body = w_.region(entry.body);
-    for (uint32_t i = 0; i < body.argument_count && i < entry.arguments.size(); ++i)
-      if (entry.arguments[i].role == Role::kParameter) parameters_.insert(body.first_argument + i);
-    for_each_op(w_, body, [&](OpId id) {
-      const OpView call = w_.view(id);
-      const FunctionId callee = call.code() == k_call ? call.callee() : FunctionId();
-      if (!callee.valid() || !w_.function(callee).body.valid()) return;
-      const Region& inner = w_.region(w_.function(callee).body);
-      for (uint32_t i = 0; i < call.operand_count() && i < inner.argument_count; ++i)
-        if (parameters_.contains(call.operand(i).index))
-          parameters_.insert(inner.first_argument + i);
-    });
-  }
 
   void function(FunctionId id) {
     const Function& f = w_.function(id);
@@ -154,8 +76,7 @@ class VllmLaunches final : public LibraryLaunches {
     names_.clear();
     for (uint32_t i = 0; i < body.argument_count && i < f.arguments.size(); ++i)
       names_[body.first_argument + i] = w_.string(f.arguments[i].name);
-    std::vector<OpView> ops;
-    for_each_op(w_, body, [&](OpId op) { ops.push_back(w_.view(op)); });
+    const std::vector<OpView> ops = operations(id);
     for (const OpView& op : ops)
       if (op.code() == k_grouped_dot) experts(op, ops);
     rotate(ops);
@@ -175,11 +96,7 @@ class VllmLaunches final : public LibraryLaunches {
       }
     }
     for (const auto& [key, products] : stacks) launch(products);
-    const bool is_layer = id != w_.entry();
-    for (const OpView& op : ops)
-      if (!decides(op.id()) && (op.code() == k_rms_norm || op.code() == k_layer_norm))
-        norm(op, is_layer);
-    if (is_layer) leave_sum_to_next_norm(body);
+    join_sums_with_norms(id, ops);
     drop_numbers(ops);
   }
 
@@ -250,7 +167,7 @@ class VllmLaunches final : public LibraryLaunches {
                         : fmt::format("{}/{}/{}/{}", stacked, scope, p.input.index, p.dtype);
     stacks[key].push_back(p);
     absorb_bias(op);
-    launches_.try_emplace(p.op.index);
+    absorb(p.op);
   }
 
   void launch(const std::vector<Product>& products) {
@@ -259,15 +176,6 @@ class VllmLaunches final : public LibraryLaunches {
     for (const Product& p : products) n += p.n;
     add(first.op, operator_kernel("gemm", first.dtype,
                                   fmt::format(R"({{"m":{},"n":{},"k":{}}})", first.m, n, first.k)));
-  }
-
-  void absorb_bias(const OpView& dot) {
-    const std::vector<OpId>& readers = users(dot.result(0));
-    if (readers.size() != 1) return;
-    const OpView sum = w_.view(readers.front());
-    if (sum.code() != k_add) return;
-    const ValueId other = sum.operand(0) == dot.result(0) ? sum.operand(1) : sum.operand(0);
-    if (is_parameter(other)) absorb(sum.id());
   }
 
   // --- attention --------------------------------------------------------------------
@@ -340,38 +248,6 @@ class VllmLaunches final : public LibraryLaunches {
     add(first, kernels::elementwise(k_multiply, {&rotated, 1}, rotated));
   }
 
-  // --- norms ------------------------------------------------------------------------
-
-  /// A sum of two activations of one shape.
-  bool is_residual_sum(const OpView& op) const {
-    return op.code() == k_add && op.operand_type(0).elements == op.operand_type(1).elements &&
-           !is_parameter(op.operand(0)) && !is_parameter(op.operand(1));
-  }
-
-  void norm(const OpView& op, bool is_layer) {
-    const Type& type = op.operand_type(0);
-    if (type.dims.empty() || type.elements <= 0) return;
-    const int64_t columns = type.dims.back();
-    const auto before = maker(op.operand(0));
-    const bool sums = before ? is_residual_sum(*before)
-                             : is_layer && type.rank() == 3;  // the sum of the layer before
-    if (before && sums && !decides(before->id())) absorb(before->id());
-    Kernel kernel =
-        kernels::over_rows(op.code(), type.element, type.elements / columns, columns, sums ? 2 : 1);
-    if (sums) kernel.cost.bytes_written += static_cast<double>(type.bytes);
-    add(op.id(), kernel);
-  }
-
-  /// The sum that a layer returns is formed by the norm that the next one begins with.
-  void leave_sum_to_next_norm(const Region& body) {
-    for_each_op(w_, body, [&](OpId id) {
-      const OpView end = w_.view(id);
-      if (end.code() != k_return || end.operand_count() == 0) return;
-      const auto sum = maker(end.operand(0));
-      if (sum && is_residual_sum(*sum) && !decides(sum->id())) absorb(sum->id());
-    });
-  }
-
   // --- experts ----------------------------------------------------------------------
 
   /// From the router's logits to the weighed sum of what the experts give, found from their first
@@ -404,13 +280,11 @@ class VllmLaunches final : public LibraryLaunches {
         gathered && gathered->code() == k_gather ? gathered->operand(0) : rows;
     absorb_between({hidden_states, logits}, sum->result(0));
     const TorchTensor routed{scores.element, TensorLayout::contiguous(scores.dims)};
-    launches_[choice->id().index].clear();
     add(choice->id(), kernels::over_rows(k_softmax, routed.element, tokens, all));
     const int64_t size = up.operand_type(0).dims.back();
     const int64_t width = up.operand_type(1).elements / std::max<int64_t>(1, size * all);
     const int64_t inner = down->operand_type(0).dims.back();
     const std::string dtype = dtype_of(up, 1);
-    launches_[down->id().index].clear();
     if (width == 2 * inner) {
       add(down->id(), operator_kernel("moe", dtype,
                                       fmt::format(R"({{"tokens":{},"hidden":{},"inter":{},)"
@@ -442,22 +316,6 @@ class VllmLaunches final : public LibraryLaunches {
 
   // --- the rest ---------------------------------------------------------------------
 
-  /// Numbers and indices that only what was absorbed has read.
-  void drop_numbers(const std::vector<OpView>& ops) {
-    for (size_t i = ops.size(); i-- > 0;) {
-      const OpView& op = ops[i];
-      if (decides(op.id()) || op.result_count() != 1) continue;
-      const bool number = op_class(op.code()) == OpClass::kGenerate ||
-                          op.result_type(0).elements <= 1 ||
-                          (op.operand_count() == 1 && op.operand_type(0).elements <= 1);
-      if (!number || op_class(op.code()) == OpClass::kControl) continue;
-      const auto& readers = users(op.result(0));
-      const bool unread = std::ranges::all_of(
-          readers, [&](OpId r) { return decides(r) && launches_.at(r.index).empty(); });
-      if (unread) absorb(op.id());
-    }
-  }
-
   void sample() {
     if (!w_.entry().valid()) return;
     const Function& entry = w_.function(w_.entry());
@@ -473,10 +331,7 @@ class VllmLaunches final : public LibraryLaunches {
             operator_kernel(
                 "reduce_max", "fp32",
                 fmt::format(R"({{"shape":[{},{}]}})", type.elements / columns, columns))}) {
-        Launch launch;
-        launch.kernel = kernel;
-        launch.op = last_op();
-        at_the_end_.push_back(launch);
+        add_at_the_end(last_op(), kernel);
       }
       return;
     }
@@ -490,14 +345,8 @@ class VllmLaunches final : public LibraryLaunches {
     return last;
   }
 
-  const Workload& w_;
   bool captured_;
-  std::unordered_map<uint32_t, std::vector<OpId>> users_;
   std::unordered_map<uint32_t, std::string_view> names_;  ///< Of the function's arguments.
-  std::unordered_set<uint32_t> parameters_;
-  /// Of each operation that is decided here; without launches, its work is another's.
-  std::unordered_map<uint32_t, std::vector<Launch>> launches_;
-  std::vector<Launch> at_the_end_;
 };
 
 }  // namespace
