@@ -11,6 +11,7 @@
 #include "orrery/api/session.h"
 #include "orrery/base/csv.h"
 #include "orrery/base/shared_data_for_test.h"
+#include "validation_record.h"
 
 namespace orrery {
 namespace {
@@ -47,7 +48,7 @@ PredictAnswer predicted(const std::string& model, const std::string& device, con
   request.workload = model;
   request.device = device;
   request.stack = "vllm";
-  request.point.regime = OperatingPoint::Regime::kBurst;
+  request.point.regime = OperatingPoint::Regime::kSustained;
   BuildOptions& build = request.read.build;
   build.phase = phase;
   build.batch = batch;
@@ -74,6 +75,7 @@ TEST(VllmAccuracy, DecodingSecondsOfRuns) {
     const CsvTable seconds =
         CsvTable::parse(Source::from_file(fmt::format("{}/{}/timeseries.csv", folder, run)));
     SignedError error;
+    Errors record;
     for (size_t i = 1; i < seconds.rows(); ++i) {
       const double tokens = number(seconds, i, "gen_throughput");
       if (number(seconds, i, "prompt_throughput") != 0 || number(seconds, i, "waiting") != 0 ||
@@ -95,14 +97,14 @@ TEST(VllmAccuracy, DecodingSecondsOfRuns) {
         }
       }
       if (running < 2) continue;  // the run's end falls into that second
-      error.add(predicted("llama3-8b", gpu.device, "decode", std::llround(running),
-                          std::llround(context / running))
-                    .latency_s,
-                running / tokens);
+      const PredictAnswer step = predicted("llama3-8b", gpu.device, "decode", std::llround(running),
+                                           std::llround(context / running));
+      error.add(step.latency_s, running / tokens);
+      record.add(step.latency_s, step.latency_low_s, step.latency_high_s, running / tokens);
     }
     fmt::print("{}: {:+.1f} % in the mean, {:.1f} % either way over {} seconds, worst {:+.1f} %\n",
                gpu.device, error.mean(), error.mean_absolute(), error.count, error.worst);
-    EXPECT_GE(error.count, 13);
+    record.check("serving/vllm_runs/" + run, "tile");
     EXPECT_LE(error.mean_absolute(), gpu.limit) << gpu.device;
   }
 }
@@ -183,6 +185,7 @@ TEST(VllmAccuracy, DeploymentsOnOneGpu) {
                                                     {"MiniMaxAI/MiniMax-M2.5", {"", 28}}};
   const CsvTable table = CsvTable::parse(Source::from_file(path));
   std::map<std::string, SignedError> errors;
+  Errors record;
   for (size_t i = 0; i < table.rows(); ++i) {
     const std::string name = text(table, i, "model_path"), precision = text(table, i, "precision");
     const auto one = [&](const char* column) {
@@ -201,14 +204,20 @@ TEST(VllmAccuracy, DeploymentsOnOneGpu) {
     const Deployment& deployment = models.at(name);
     const double isl = number(table, i, "isl"), osl = number(table, i, "osl"),
                  concurrency = number(table, i, "concurrency");
-    const double decode = predicted(model, device, "decode", std::llround(concurrency),
-                                    std::llround(isl + osl / 2), deployment.dtype)
-                              .latency_s;
-    const double prefill =
-        predicted(model, device, "prefill", 1, std::llround(isl), deployment.dtype).latency_s;
-    errors[name].add(1e3 * (decode + (concurrency - 1) * prefill / osl),
-                     number(table, i, "silicon_tpot_ms"));
+    const PredictAnswer decode = predicted(model, device, "decode", std::llround(concurrency),
+                                           std::llround(isl + osl / 2), deployment.dtype);
+    const PredictAnswer prefill =
+        predicted(model, device, "prefill", 1, std::llround(isl), deployment.dtype);
+    const auto tpot = [&](double PredictAnswer::*of) {
+      return 1e3 * (decode.*of + (concurrency - 1) * prefill.*of / osl);
+    };
+    const double truth = number(table, i, "silicon_tpot_ms");
+    errors[name].add(tpot(&PredictAnswer::latency_s), truth);
+    if (std::string_view(device) == "h200")
+      record.add(tpot(&PredictAnswer::latency_s), tpot(&PredictAnswer::latency_low_s),
+                 tpot(&PredictAnswer::latency_high_s), truth);
   }
+  record.check("serving/silicon_points.csv", "tile");
   for (const auto& [name, deployment] : models) {
     ASSERT_TRUE(errors.contains(name)) << name;
     const SignedError& error = errors.at(name);

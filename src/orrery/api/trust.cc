@@ -17,7 +17,8 @@ Trust trust_of(const std::string& data_folder, const std::string& device, const 
   } catch (const YAML::Exception& e) {
     throw Error(ErrorKind::kInput, {path, e.mark.line + 1, e.mark.column + 1}, e.msg);
   }
-  std::string elsewhere;
+  std::string elsewhere;  // on another device under this stack, else under another
+  bool same_stack = false;
   for (const YAML::Node& record : root["records"]) {
     if (record["kind"].as<std::string>() != "program" ||
         record["kernel_model"].as<std::string>() != kernel_model)
@@ -33,7 +34,9 @@ Trust trust_of(const std::string& data_folder, const std::string& device, const 
       trust.detail = seen;
       return trust;
     }
-    if (elsewhere.empty()) elsewhere = seen;
+    const bool under_it = record["stack"].as<std::string>() == stack;
+    if (elsewhere.empty() || (under_it && !same_stack)) elsewhere = seen;
+    same_stack |= under_it;
   }
   if (!elsewhere.empty()) {
     trust.verdict = "extrapolated";

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <initializer_list>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <string>
@@ -97,6 +97,7 @@ class VllmLaunches final : public PatternLaunches {
     }
     for (const auto& [key, products] : stacks) launch(products);
     join_sums_with_norms(id, ops);
+    leave_parts_in_place(ops);
     drop_numbers(ops);
   }
 
@@ -315,6 +316,23 @@ class VllmLaunches final : public PatternLaunches {
   }
 
   // --- the rest ---------------------------------------------------------------------
+
+  /// Parts of a projection that kernels of the library read are views: they take strides.
+  void leave_parts_in_place(const std::vector<OpView>& ops) {
+    for (const OpView& op : ops) {
+      if (op.code() != k_slice || decides(op.id())) continue;
+      std::vector<OpId> readers = users(op.result(0));
+      bool in_place = !readers.empty();
+      for (size_t i = 0; i < readers.size() && in_place; ++i) {
+        const OpView reader = w_.view(readers[i]);
+        if (reader.code() == k_reshape || reader.code() == k_bitcast)
+          std::ranges::copy(users(reader.result(0)), std::back_inserter(readers));
+        else
+          in_place = decides(reader.id());
+      }
+      if (in_place) absorb(op.id());
+    }
+  }
 
   void sample() {
     if (!w_.entry().valid()) return;
