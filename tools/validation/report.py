@@ -203,6 +203,124 @@ device sets the pace of: measured, predicted, and measured steps over predicted 
         print(f"| {name} | {measured:+.3f} | {predicted:+.3f} | {mixed:+.3f} |")
 
 
+CONFIGS = "tests/accuracy/configs"
+# Measured under torch.compile: model, phase, batch, length, and whether constants were taken from it.
+COMPILED = {
+    "resnet18_b64_infer": ("resnet-18", "forward", 64, 0, True),
+    "resnet50_b8_infer": ("resnet-50", "forward", 8, 0, False),
+    "resnet50_b128_infer": ("resnet-50", "forward", 128, 0, False),
+    "resnet50_b64_train": ("resnet-50", "train", 64, 0, True),
+    "mobilenet_v2_b32_infer": ("mobilenet-v2", "forward", 32, 0, False),
+    "vit_b_16_b32_infer": ("vit-b-16", "forward", 32, 0, False),
+    "bert_base_b8_s128_infer": ("bert-base", "forward", 8, 128, False),
+    "bert_large_b16_s256_infer": ("bert-large", "forward", 16, 256, True),
+    "gpt2_b1_s128_infer": ("gpt2", "forward", 1, 128, True),
+    "gpt2_b8_s1024_infer": ("gpt2", "forward", 8, 1024, True),
+    "llama3_8b_4l_b1_s128_prefill": (f"{CONFIGS}/llama3_8b_4l.json", "prefill", 1, 128, False),
+    "llama3_8b_4l_b2_s1024_prefill": (f"{CONFIGS}/llama3_8b_4l.json", "prefill", 2, 1024, False),
+    "llama3_8b_4l_b8_c512_decode": (f"{CONFIGS}/llama3_8b_4l.json", "decode", 8, 513, False),
+    "opt_6l_b2_s512_infer": (f"{CONFIGS}/opt_6l.json", "forward", 2, 512, True),
+    "bert_base_b8_s128_fp32_infer": ("bert-base", "forward", 8, 128, True),
+}
+
+
+def sized(phase, batch, length):
+    size = ["--context" if phase == "decode" else "--seq", str(length)] if length else []
+    return ["--phase", phase, "--batch", str(batch), *size]
+
+
+def compiled(program):
+    """Models under torch.compile: those that constants were taken from, then those that check them."""
+    print("| model, mode | kernels, measured | kernels | their time, measured | their time | step, measured | step |\n"
+          "|---|--:|--:|--:|--:|--:|--:|")
+    with open("data/measured/h200_torch_compile.csv", newline="") as file:
+        cases = [c for c in csv.DictReader(file) if c["case"] in COMPILED]
+    for fitted in (True, False):
+        errors = [[], [], []]
+        for case in cases:
+            model, phase, batch, length, is_fitted = COMPILED[case["case"]]
+            if is_fitted != fitted:
+                continue
+            narrow = ["--dtype", "fp32"] if "fp32" in case["case"] else []
+            a = predict(program, model, "--on", "h200", "--stack", "torch-compile", "--set",
+                        f"stack.mode={case['mode']}", *sized(phase, batch, length), *narrow)
+            pairs = [(a["launches"], float(case["kernels"])),
+                     (a["composition"]["kernels_s"] * 1e6, float(case["kernel_sum_us"])),
+                     (a["latency_s"] * 1e6, float(case["step_us"]))]
+            for total, (p, m) in zip(errors, pairs):
+                total.append(abs(p / m - 1))
+            print(f"| {case['case']}, {case['mode']} | {case['kernels']} | {error(*pairs[0])} | {pairs[1][1]:,.0f} µs |"
+                  f" {error(*pairs[1])} | {pairs[2][1]:,.0f} µs | {error(*pairs[2])} |")
+        means = [percent(statistics.mean(e)) for e in errors]
+        print(f"| **{'taken from' if fitted else 'checked with'}** | | {means[0]} | | {means[1]} | | {means[2]} |")
+
+
+def decode_seconds(folder):
+    """Of a run of vLLM, the seconds in which no prompt was read: requests that run, their mean
+    context, seconds a step."""
+    def read(name):
+        with open(f"{folder}/{name}.csv", newline="") as file:
+            return [{k: float(v) for k, v in r.items()} for r in csv.DictReader(file)]
+
+    requests, seconds = read("requests"), read("timeseries")
+    for before, second in zip(seconds, seconds[1:]):
+        if before["prompt_throughput"] or second["prompt_throughput"] or second["waiting"] \
+                or second["gen_throughput"] <= 0:
+            continue
+        running = context = 0
+        for sample in range(10):
+            now = second["t"] - 1 + sample / 10
+            for r in requests:
+                begin, end = r["arrival_s"] + r["ttft_s"], r["arrival_s"] + r["e2e_s"]
+                if begin <= now < end:
+                    running += 0.1
+                    context += 0.1 * (r["input_tokens"] + r["output_tokens"] * (now - begin) / (end - begin))
+        if running >= 2:  # the run ends in the seconds with fewer
+            yield running, context / running, running / second["gen_throughput"]
+
+
+def vllm_runs(program, data):
+    print("| GPU | requests | mean context | step, measured | step | inside 90 % |\n|---|--:|--:|--:|--:|--:|")
+    for run, device in (("RTXPRO6000_Llama-3.1-8B", "rtx-pro-6000"), ("RTX4090_Llama-3.1-8B", "rtx-4090")):
+        errors, inside = [], []
+        for running, context, step in decode_seconds(f"{data}/serving/vllm_runs/{run}"):
+            a = predict(program, "llama3-8b", "--on", device, "--stack", "vllm",
+                        *sized("decode", round(running), round(context)))
+            errors.append(a["latency_s"] / step - 1)
+            inside.append(a["latency_low_s"] <= step <= a["latency_high_s"])
+            if len(errors) % 3 == 1:
+                print(f"| {device} | {running:.0f} | {context:.0f} | {step * 1e3:.1f} ms | {100 * errors[-1]:+.1f} % |"
+                      f" {'yes' if inside[-1] else 'no'} |")
+        print(f"| **{device}, all {len(errors)}** | | | | {100 * statistics.mean(errors):+.1f} %, either way "
+              f"{percent(statistics.mean(map(abs, errors)))} | {sum(inside)} of {len(inside)} |")
+
+
+def vllm_deployments(program, data):
+    models = {"meta-llama/Llama-3.1-70B": ["--dtype", "fp8"], "openai/gpt-oss-120b": [], "MiniMaxAI/MiniMax-M2.5": []}
+    devices = {"h200_sxm": "h200", "b300_sxm": "b300"}
+    print("| model, GPU | prompt, answer | requests | TPOT, measured | decode alone | TPOT |\n|---|--:|--:|--:|--:|--:|")
+    with open(f"{data}/serving/silicon_points.csv", newline="") as file:
+        points = list(csv.DictReader(file))
+    for name, options in models.items():
+        errors = []
+        for p in points:
+            single = all(p[k] in ("", "1") for k in ("tp_size", "pp_size", "attention_dp_size", "moe_tp_size",
+                                                     "moe_ep_size"))
+            if p["model_path"] != name or p["backend"] != "vllm" or p["mode"] != "agg" or not single \
+                    or float(p["silicon_ttft_ms"]) > 20e3 or (name.startswith("MiniMax") and p["precision"] != "fp8"):
+                continue
+            on = [f"{data}/model_configs/{p['config']}", "--on", devices[p["system"]], "--stack", "vllm", *options]
+            isl, osl, concurrency = int(p["isl"]), int(p["osl"]), int(p["concurrency"])
+            decode = predict(program, *on, *sized("decode", concurrency, isl + osl // 2))["latency_s"]
+            prefill = predict(program, *on, *sized("prefill", 1, isl))["latency_s"]
+            truth, tpot = float(p["silicon_tpot_ms"]) / 1e3, decode + (concurrency - 1) * prefill / osl
+            errors.append(tpot / truth - 1)
+            print(f"| {name.split('/')[1]}, {devices[p['system']]} | {isl}, {osl} | {concurrency} | {truth * 1e3:.1f} ms |"
+                  f" {error(decode, truth)} | {error(tpot, truth)} |")
+        print(f"| **{name.split('/')[1]}, all {len(errors)}** | | | | | {100 * statistics.mean(errors):+.1f} %, either way "
+              f"{percent(statistics.mean(map(abs, errors)))} |")
+
+
 OWN_PROGRAMS = """
 Worst are products of a batch of one whose time is half the host's (`bert_base_b1`, `resnet50_b1`: the
 host of that table is the slower of those seen), decoding with a batch of 32, whose caches are
@@ -238,8 +356,47 @@ which was fitted to the kernels of other programs. The host's constants were mea
 and doubled for the table's, by what its other programs show. Errors are predicted / measured − 1.
 """)
     programs(program, data)
-    print(f"""
-## H200, PyTorch: mixed operators at each row's clock
+    print("""
+## H200, PyTorch: models under torch.compile
+
+15 models (`data/measured/h200_torch_compile.csv`, made by `tools/measure/torch_models.py --compile`): the
+number of their kernels, the time of these together as profiled, and the step of calls queued back
+to back. Constants were taken from those whose names' SHA-256 is even; what attention becomes in
+which library was read from the profiles of all. Most steps of the default mode wait for the host,
+whose time a kernel varied from 18 to 37 µs.
+""")
+    compiled(program)
+    print("""
+What is left: convolutions, whose kernels cuDNN chooses by trial; kernels that put together the sums
+which cuBLAS cuts in parts, a fifth of those in Llama's decoding (they are in their products' time
+here); layers that BERT writes out in fp32.
+
+## vLLM: steps of the engine
+
+Seconds of public runs of vLLM 0.19 (Llama-3.1-8B in bf16, ShareGPT requests; github.com/casys-kaist/
+LLMServingSim, MIT) in which no prompt was read: a decode step is the requests that run over the
+tokens of that second. Every third of them; no row of either GPU is in a fit.
+""")
+    vllm_runs(program, data)
+    print("""
+The RTX 4090's kernels are told by a fit over other GPUs and come out 20 % longer than its profiled ones
+(those of the RTX PRO 6000 5 %): that is its error. Steps are as long as their profiled kernels
+together, −6 to +17 %: the host's work is hidden behind the device's.
+
+Deployments of aiconfigurator's table (0.12 to 0.19) on one GPU, closed loops of requests: while the
+tokens of an answer are made, every other request's prompt is read once, so that
+TPOT = decode step + (requests − 1) · prefill / answer. Llama-3.1-8B is left out (its prompts alone would
+take three quarters of the GPU's peak: several replicas), weights in four bits of MiniMax-M2.5 (its
+file describes eight), and what waited 40 s for memory.
+""")
+    vllm_deployments(program, data)
+    print("""
+Experts make the difference. For gpt-oss the tables have 664 µs for 96 tokens, where a whole layer of
+the run with 64 requests takes 651 µs: it seems to have run another kernel. No table has the B300's; and
+that a graph does not wait for the host's part of block-scaled products (59 µs each in the tables)
+was told by these three rows.
+""")
+    print(f"""## H200, PyTorch: mixed operators at each row's clock
 
 Fit `data/kernels/h200.torch.json` on our own measurements (`data/measured/h200_kernels.csv.gz`);
 validated on the 1,141 operators of `h200/kernels.csv`, which were drawn and measured apart. A test
