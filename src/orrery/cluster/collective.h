@@ -64,6 +64,12 @@ struct CollectiveEstimate {
   Bytes sent;  ///< By one rank, for energy and for contention with others.
 };
 
+/// How far this kind of answer was compared with measurements.
+struct CollectiveTrust {
+  std::string verdict = "untested";  ///< "validated", "extrapolated", "untested"
+  std::string detail;                ///< The error seen and where, in words.
+};
+
 /// Collectives on one cluster. Thread-safe, under a microsecond a call in closed form; the
 /// same question has the same answer.
 class CollectivePredictor {
@@ -71,6 +77,7 @@ class CollectivePredictor {
   virtual ~CollectivePredictor() = default;
   /// Throws `kUsage` for a group that is not on the cluster (group_place.h).
   virtual CollectiveEstimate predict(const CollectiveCall& call) const = 0;
+  virtual CollectiveTrust trust(const CollectiveCall& call) const = 0;
   virtual std::vector<std::string> gaps() const = 0;
   virtual std::vector<std::pair<std::string, std::string>> provenance() const = 0;
 };

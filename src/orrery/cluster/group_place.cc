@@ -19,6 +19,7 @@ GroupPlace place_group(const Cluster& cluster, const RankGroup& group) {
                             group.size, group.stride, last, cluster.name, cluster.largest()));
   GroupPlace place;
   place.ranks = group.size;
+  place.stride = group.stride;
   place.inside = &cluster.tiers.front();
   const int node = cluster.node_size();
   place.per_node = std::clamp(node / group.stride, 1, group.size);

@@ -9,6 +9,7 @@ namespace orrery {
 /// alike run at once.
 struct GroupPlace {
   int ranks = 1;
+  int stride = 1;
   int nodes = 1;     ///< That it touches.
   int per_node = 1;  ///< Ranks of it in one node, the fullest.
   const FabricTier* inside = nullptr;

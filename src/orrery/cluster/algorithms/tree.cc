@@ -38,14 +38,18 @@ class Tree final : public CollectiveAlgorithm {
     using namespace nccl;
     const auto p = static_cast<size_t>(protocol);
     const size_t n = nodes_index(place.nodes);
-    double bandwidth = std::min(graph_bandwidth(place, topology) * 0.92,
+    // On two nodes half of what goes over NVLink goes over the network.
+    const double graph = place.nodes == 2
+                             ? std::min(topology.bus_bandwidth, 2 * topology.net_bandwidth)
+                             : graph_bandwidth(place, topology);
+    double bandwidth = std::min(graph * 0.92,
                                 topology.channels * kMostTree[topology.generation][n]);
     if (protocol == Protocol::kLL)
       bandwidth = std::min(bandwidth / 3.8, kMostLL[topology.generation][n]) * topology.ll_scale;
     if (protocol == Protocol::kLL128)
       bandwidth = std::min(bandwidth * (place.nodes == 1 ? 7.0 / 9 : 120.0 / 128),
                            topology.channels * kMostTreeLL128[topology.generation][n]);
-    bandwidth *= 0.85 * 0.5;
+    bandwidth *= 0.5;
     const auto size = static_cast<uint64_t>(std::max(64.0, bytes.value)) >> 6U;
     const auto octave = static_cast<size_t>(std::bit_width(size) - 1);
     if (octave < kTreeCorrection[p].size()) bandwidth *= kTreeCorrection[p][octave];
@@ -57,6 +61,11 @@ class Tree final : public CollectiveAlgorithm {
 
   double net_hop(Protocol protocol) const override {
     return nccl::kTreeHop[2][static_cast<size_t>(protocol)];
+  }
+  /// 150 GB/s of bus bandwidth over five nodes with adapters for 200, where a tree sends twice
+  /// its bytes (github.com/NVIDIA/nccl/issues/1368).
+  double net_share(Protocol protocol) const override {
+    return 0.77 / 0.95 * CollectiveAlgorithm::net_share(protocol);
   }
 };
 

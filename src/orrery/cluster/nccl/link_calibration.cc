@@ -9,7 +9,6 @@
 #include <optional>
 
 #include "orrery/base/csv.h"
-#include "orrery/cluster/nccl/nccl_library.h"
 #include "orrery/learn/conformal.h"
 #include "orrery/learn/split.h"
 #include "orrery/learn/statistics.h"
@@ -137,8 +136,9 @@ struct Residual {
 };
 
 /// Values at whole octaves that follow the residuals: Σ w (y − r)² + smooth · Σ (r'')² + a little
-/// of Σ r².
+/// of Σ (r')² and Σ r².
 LinkFit::Curve fit_curve(std::span<const Residual> points, double smooth) {
+  constexpr double kFlat = 0.1;
   constexpr auto n = static_cast<size_t>(LinkFit::kOctaves);
   LinkFit::Curve curve{};
   for (int round = 0; round < 8; ++round) {
@@ -149,6 +149,14 @@ LinkFit::Curve fit_curve(std::span<const Residual> points, double smooth) {
       constexpr std::array<double, 3> kSecond = {1, -2, 1};
       for (size_t j = 0; j < 3; ++j)
         for (size_t k = 0; k < 3; ++k) a[(i + j) * n + i + k] += smooth * kSecond[j] * kSecond[k];
+    }
+    // Where there are no rows it stays as it is beside them, rather than go on as it went.
+    for (size_t i = 0; i + 1 < n; ++i) {
+      const double flat = kFlat * smooth;
+      a[i * n + i] += flat;
+      a[(i + 1) * n + i + 1] += flat;
+      a[i * n + i + 1] -= flat;
+      a[(i + 1) * n + i] -= flat;
     }
     for (const Residual& point : points) {
       const double x = std::clamp(point.octave, 0.0, static_cast<double>(n - 1));
@@ -170,7 +178,8 @@ LinkFit::Curve fit_curve(std::span<const Residual> points, double smooth) {
 
 class Calibration {
  public:
-  explicit Calibration(std::span<const LinkTable> tables) : tables_(tables) {
+  Calibration(std::span<const LinkTable> tables, CustomKernels custom)
+      : tables_(tables), custom_(custom) {
     for (const LinkTable& table : tables)
       for (const MeasuredCollective& row : table.rows) {
         if (!is_measured(row.call.kind))
@@ -211,6 +220,7 @@ class Calibration {
     }
     LinkFit fit = fitted(trained(-1), smooth_);
     set_spreads(fit);
+    set_eager(fit);
     judge(fit);
     return fit;
   }
@@ -228,7 +238,7 @@ class Calibration {
   /// Rows that are not held out and not of `fold`, or of all folds.
   Rows trained(int fold) const {
     return rows_where([&](const MeasuredCollective& row) {
-      return !is_held_out(row) && (fold < 0 || fold_of(row.key, kFolds, kSeed + 1) != fold);
+      return !row.eager && !is_held_out(row) && (fold < 0 || fold_of(row.key, kFolds, kSeed + 1) != fold);
     });
   }
   Rows rows_where(const std::function<bool(const MeasuredCollective&)>& wanted) const {
@@ -242,7 +252,7 @@ class Calibration {
   std::vector<NcclModel> models(const LinkFit& fit) const {
     std::vector<NcclModel> list;
     for (const LinkTable& table : tables_)
-      list.emplace_back(table.cluster, fit, CollectiveBinding());
+      list.emplace_back(table.cluster, fit, CollectiveBinding(), custom_);
     return list;
   }
 
@@ -366,7 +376,7 @@ class Calibration {
     for (int fold = 0; fold < kFolds; ++fold) {
       const LinkFit fit = fitted(trained(fold), smooth);
       const Rows rows = rows_where([&](const MeasuredCollective& row) {
-        return !is_held_out(row) && fold_of(row.key, kFolds, kSeed + 1) == fold;
+        return !row.eager && !is_held_out(row) && fold_of(row.key, kFolds, kSeed + 1) == fold;
       });
       const std::vector<Judged> part = judged(fit, rows);
       all.insert(all.end(), part.begin(), part.end());
@@ -409,9 +419,37 @@ class Calibration {
       }
   }
 
+  /// Rows that the host bounds say how long it takes; those far above, at what rate it copies.
+  void set_eager(LinkFit& fit) const {
+    const std::vector<NcclModel> by_table = models(fit);
+    std::map<std::string, std::vector<double>> host;
+    std::vector<double> shares;
+    const Rows rows = rows_where(
+        [](const MeasuredCollective& row) { return row.eager && !is_held_out(row); });
+    for (const Explained& e : explain(rows, fit)) {
+      const NcclModel& model = by_table[e.table];
+      const double device = model.time(e.choice, e.row->call, e.place).value * 1e6;
+      if (e.us > 1.7 * device)
+        host[std::string(model.algorithm_name(e.choice.algorithm))].push_back(e.us);
+      const double memory = model.cluster().device.main_memory().bandwidth.value;
+      if (e.us < 1.4 * device && device > 100 && e.us > device)
+        shares.push_back(2 * e.row->call.bytes.value / memory * 1e6 / (e.us - device));
+    }
+    std::vector<double> all;
+    for (const auto& [algorithm, us] : host) {
+      fit.eager_host_us[algorithm] = median(us);
+      all.insert(all.end(), us.begin(), us.end());
+    }
+    if (all.empty()) return;
+    fit.eager_host_us["other"] = median(all);
+    fit.eager_copy_share = shares.empty() ? 1 : median(shares);
+  }
+
   void judge(LinkFit& fit) const {
     std::vector<double> errors;
-    for (const Judged& j : judged(fit, rows_where(is_held_out))) errors.push_back(j.error());
+    const Rows rows = rows_where(
+        [](const MeasuredCollective& row) { return !row.eager && is_held_out(row); });
+    for (const Judged& j : judged(fit, rows)) errors.push_back(j.error());
     if (errors.empty()) return;
     double sum = 0;
     for (const double e : errors) sum += e;
@@ -422,6 +460,7 @@ class Calibration {
   }
 
   std::span<const LinkTable> tables_;
+  CustomKernels custom_;
   std::vector<int> ranks_;
   LinkFit start_;
   Smoothing smooth_ = all_alike(1);
@@ -438,7 +477,9 @@ std::vector<MeasuredCollective> read_collectives(const Source& table) {
   const size_t size = reader.required_column(foreign ? "message_size" : "bytes");
   const size_t ranks = reader.required_column(foreign ? "num_gpus" : "ranks");
   const size_t time = reader.required_column(foreign ? "latency" : "us");
-  const int type = reader.column(foreign ? "nccl_dtype" : "dtype");
+  int type = reader.column(foreign ? "nccl_dtype" : "dtype");
+  if (type < 0 && foreign) type = reader.column("allreduce_dtype");
+  const int backend = reader.column("backend");
   std::vector<MeasuredCollective> rows;
   while (reader.next()) {
     MeasuredCollective row;
@@ -457,19 +498,20 @@ std::vector<MeasuredCollective> read_collectives(const Source& table) {
     row.time = Seconds(number_at(reader, time) * (foreign ? 1e-3 : 1e-6));
     row.key = fmt::format("{} {} {} {:.0f}", name(row.call.kind), mlir_name(row.call.type),
                           row.call.group.size, row.call.bytes.value);
+    row.eager = backend >= 0 && reader.field(static_cast<size_t>(backend)).ends_with("eager");
     row.line = reader.line();
     rows.push_back(std::move(row));
   }
   return rows;
 }
 
-LinkFit fit_links(std::span<const LinkTable> tables) {
+LinkFit fit_links(std::span<const LinkTable> tables, CustomKernels custom) {
   if (tables.empty()) throw_usage("no table to fit");
   for (const LinkTable& table : tables)
     if (table.rows.size() < 30)
       throw_usage(fmt::format("a fit takes 30 rows at least; of {} there are {}",
                               table.cluster.name, table.rows.size()));
-  return Calibration(tables).run();
+  return Calibration(tables, custom).run();
 }
 
 }  // namespace orrery

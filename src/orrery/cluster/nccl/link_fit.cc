@@ -104,6 +104,29 @@ double LinkFit::byte_correction(MeasuredKind kind, int count, Protocol protocol)
   return added[at.low][p] * (1 - at.part) + added[at.high][p] * at.part;
 }
 
+CollectiveTrust trust_of(const LinkFit& fit, const Cluster& cluster, const CollectiveCall& call) {
+  double mean = 0;
+  double rows = 0;
+  for (const auto& [name, value] : fit.held_out) {
+    if (name == "mean") mean = value;
+    if (name == "rows") rows = value;
+  }
+  const std::string seen = fmt::format("{:.1f} % mean error on {:.0f} rows held out of the fit",
+                                       100 * mean, rows);
+  const bool one_node = place_group(cluster, call.group).nodes == 1;
+  const FabricTier& inside = cluster.tiers.front();
+  if (fit.system != cluster.device.name || inside.name != fit.fabric)
+    return {"extrapolated",
+            fmt::format("constants of {} systems over {}: {}", fit.system, fit.fabric, seen)};
+  if (!one_node)
+    return {"extrapolated", "inside a node " + seen + "; no rows of several nodes were fitted"};
+  if (!is_measured(call.kind))
+    return {"extrapolated", fmt::format("a {} was not measured; of others {}", name(call.kind), seen)};
+  if (std::abs(inside.bandwidth.value / fit.bandwidth - 1) > 1e-6)
+    return {"extrapolated", "measured at another bandwidth: " + seen};
+  return {"validated", fmt::format("{} over {}: {}", fit.system, fit.fabric, seen)};
+}
+
 std::string to_json(const LinkFit& fit) {
   std::string text = "{\n";
   text += fmt::format(" \"system\": {},\n \"fabric\": {},\n \"bandwidth\": {},\n",
@@ -153,6 +176,11 @@ std::string to_json(const LinkFit& fit) {
                                                           rounded(fit.spreads[k][p].spread)});
     text += "]";
   }
+  if (!fit.eager_host_us.empty()) {
+    text += fmt::format("}},\n \"eager\": {{\"copy_share\": {}", json_number(rounded(fit.eager_copy_share)));
+    for (const auto& [algorithm, us] : fit.eager_host_us)
+      text += fmt::format(", {}: {}", json_string(algorithm), json_number(rounded(us)));
+  }
   text += "},\n \"held_out\": {";
   for (size_t i = 0; i < fit.held_out.size(); ++i)
     text += fmt::format("{}{}: {}", i > 0 ? ", " : "", json_string(fit.held_out[i].first),
@@ -162,7 +190,7 @@ std::string to_json(const LinkFit& fit) {
 
 LinkFit link_fit_from_json(const JsonValue& value) {
   value.expect_only({"system", "fabric", "bandwidth", "command", "tables", "tuning", "constants",
-                     "ranks", "corrections", "one_byte", "spreads", "held_out"});
+                     "ranks", "corrections", "one_byte", "spreads", "eager", "held_out"});
   LinkFit fit;
   fit.system = value.member("system").text();
   fit.fabric = value.member("fabric").text();
@@ -208,22 +236,26 @@ LinkFit link_fit_from_json(const JsonValue& value) {
       fit.spreads[k][p] = {pair[0], pair[1]};
     }
   }
+  if (value.has("eager"))
+    for (const auto& [algorithm, number] : value.member("eager").members())
+      (algorithm == "copy_share" ? fit.eager_copy_share : fit.eager_host_us[algorithm]) =
+          number.number();
   for (const auto& [name, error] : value.member("held_out").members())
     fit.held_out.emplace_back(name, error.number());
   return fit;
 }
 
-LinkFit load_link_fit(const Cluster& cluster, const std::string& data) {
+LinkFit load_link_fit(const Cluster& cluster, const std::string& data, std::string_view library) {
   const std::string& fabric = cluster.tiers.front().name;
   const fs::path folder = fs::path(data) / "collectives";
   std::error_code code;
   for (const std::string& name : {cluster.device.name + "." + fabric, "generic." + fabric}) {
-    const std::string path = (folder / (name + ".json")).string();
+    const std::string path = (folder / fmt::format("{}.{}.json", name, library)).string();
     if (fs::exists(path, code))
       return link_fit_from_json(JsonValue::parse(Source::from_file(path)));
   }
-  return link_fit_from_json(
-      JsonValue::parse(Source::from_file((folder / "generic.nvlink.json").string())));
+  const fs::path any = folder / fmt::format("generic.nvlink.{}.json", library);
+  return link_fit_from_json(JsonValue::parse(Source::from_file(any.string())));
 }
 
 }  // namespace orrery

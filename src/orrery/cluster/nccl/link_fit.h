@@ -62,6 +62,11 @@ struct LinkFit {
   /// Added for elements of one byte, by kind, `ranks` and protocol.
   std::array<std::vector<std::array<double, kProtocolCount>>, kMeasuredKindCount> one_byte;
   std::array<std::array<LinkSpread, kProtocolCount>, kMeasuredKindCount> spreads{};
+  /// Of calls that the host launches one by one, where measured: the least time by algorithm
+  /// ("other" for those not named), and the share of memory bandwidth at which the buffer is
+  /// copied first.
+  std::map<std::string, double, std::less<>> eager_host_us;
+  double eager_copy_share = 0;
   std::vector<std::pair<std::string, double>> held_out;  ///< Errors on rows not fitted, by name.
 
   /// The constants; where these were not measured those of another algorithm or kind, in the
@@ -73,12 +78,16 @@ struct LinkFit {
   double byte_correction(MeasuredKind kind, int ranks, Protocol protocol) const;
 };
 
+/// What a fit says of one call: its own device's rows held out of the fit, one node, as it was
+/// measured.
+CollectiveTrust trust_of(const LinkFit& fit, const Cluster& cluster, const CollectiveCall& call);
+
 std::string to_json(const LinkFit& fit);
 /// Throws `kInput` with the path of whatever is not as `to_json` writes it.
 LinkFit link_fit_from_json(const JsonValue& value);
 
-/// The fit of `cluster`'s inner tier under `data`/collectives: DEVICE.FABRIC.json, or else
-/// generic.FABRIC.json, or else generic.nvlink.json.
-LinkFit load_link_fit(const Cluster& cluster, const std::string& data);
+/// The fit of `cluster`'s inner tier under `data`/collectives: DEVICE.FABRIC.LIBRARY.json, or
+/// else generic.FABRIC.LIBRARY.json, or else generic.nvlink.LIBRARY.json.
+LinkFit load_link_fit(const Cluster& cluster, const std::string& data, std::string_view library);
 
 }  // namespace orrery

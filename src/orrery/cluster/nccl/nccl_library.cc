@@ -16,10 +16,6 @@ NcclTopology::Generation generation_of(const Device& device) {
   return NcclTopology::kAmpere;
 }
 
-/// Of the adapters' bandwidth that a protocol reaches, by what its lines carry: 4 of 8 bytes, 120
-/// of 128, and frames of Simple (InfiniBand's headers and NCCL's own overhead).
-constexpr std::array<double, kProtocolCount> kNetShare = {0.4, 0.86, 0.92};
-
 /// No collective over several nodes was fitted: one standard deviation as a prior, and as much
 /// again of the device where its own links were not measured.
 constexpr double kNetSpread = 0.2;
@@ -27,15 +23,15 @@ constexpr double kUnmeasuredSpread = 0.2;
 
 }  // namespace
 
-NcclModel::NcclModel(const Cluster& cluster, LinkFit fit, const CollectiveBinding& binding)
-    : cluster_(cluster), fit_(std::move(fit)) {
+NcclModel::NcclModel(const Cluster& cluster, LinkFit fit, const CollectiveBinding& binding,
+                     CustomKernels custom)
+    : cluster_(cluster), fit_(std::move(fit)), custom_(custom) {
   const auto& registry = Registry<CollectiveAlgorithm>::instance();
   for (const auto& entry : registry.entries()) {
-    Algorithm algorithm{entry.description.name, entry.create(), true, {}};
-    bool in_nccl = false;
+    Algorithm algorithm{entry.description.name, entry.create(), false, true, {}};
     for (const Protocol p : {Protocol::kLL, Protocol::kLL128, Protocol::kSimple})
-      in_nccl |= algorithm.code->in_nccl(p);
-    if (!in_nccl) continue;
+      algorithm.in_nccl |= algorithm.code->in_nccl(p);
+    if (!algorithm.in_nccl && custom == nullptr) continue;
     algorithm.allowed = binding.algorithm.empty() || binding.algorithm == algorithm.name;
     for (size_t k = 0; k < kMeasuredKindCount; ++k)
       for (size_t p = 0; p < kProtocolCount; ++p)
@@ -82,12 +78,18 @@ NcclTopology NcclModel::topology(const GroupPlace& place) const {
 }
 
 NcclModel::Choice NcclModel::choose(const CollectiveCall& call, const GroupPlace& place) const {
+  if (custom_ != nullptr) {
+    if (const std::string_view own = custom_(cluster_, call, place); !own.empty())
+      for (size_t a = 0; a < algorithms_.size(); ++a)
+        if (algorithms_[a].name == own) return {a, Protocol::kSimple};
+  }
   const NcclTopology known = topology(place);
   Choice best;
   double least = INFINITY;
   for (size_t a = 0; a < algorithms_.size(); ++a) {
     const Algorithm& algorithm = algorithms_[a];
-    if (!algorithm.allowed || !algorithm.code->takes(call.kind, place, call.type)) continue;
+    if (!algorithm.in_nccl || !algorithm.allowed ||
+        !algorithm.code->takes(call.kind, place, call.type)) continue;
     for (size_t p = 0; p < kProtocolCount; ++p) {
       const auto protocol = static_cast<Protocol>(p);
       if (!allowed_[p] || !algorithm.code->in_nccl(protocol)) continue;
@@ -115,7 +117,7 @@ Seconds NcclModel::physical(const Algorithm& algorithm, Protocol protocol, Measu
       algorithm.constants[static_cast<size_t>(kind)][static_cast<size_t>(protocol)];
   double wire = work.wire_inside.value / (c.share * place.inside_bandwidth.value);
   if (work.wire_outside.value > 0)
-    wire = std::max(wire, work.wire_outside.value / (kNetShare[static_cast<size_t>(protocol)] *
+    wire = std::max(wire, work.wire_outside.value / (algorithm.code->net_share(protocol) *
                                                      place.outside_bandwidth.value));
   const double latency = c.launch_us + work.hops_inside * c.hop_us +
                          work.hops_outside * algorithm.code->net_hop(protocol);
@@ -163,7 +165,7 @@ namespace {
 class NcclPredictor final : public CollectivePredictor {
  public:
   NcclPredictor(const Cluster& cluster, const CollectiveBinding& binding)
-      : model_(cluster, load_link_fit(cluster, binding.data), binding),
+      : model_(cluster, load_link_fit(cluster, binding.data, "nccl"), binding),
         own_(model_.fit().system == cluster.device.name) {}
 
   CollectiveEstimate predict(const CollectiveCall& call) const override {
@@ -190,6 +192,10 @@ class NcclPredictor final : public CollectivePredictor {
       loadings[static_cast<size_t>(ErrorFactor::kDevice)] = kUnmeasuredSpread;
     if (place.nodes > 1) loadings[static_cast<size_t>(ErrorFactor::kCalibration)] = kNetSpread;
     return answer;
+  }
+
+  CollectiveTrust trust(const CollectiveCall& call) const override {
+    return trust_of(model_.fit(), model_.cluster(), call);
   }
 
   std::vector<std::string> gaps() const override {

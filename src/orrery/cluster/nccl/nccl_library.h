@@ -4,11 +4,17 @@
 
 namespace orrery {
 
+/// The algorithm that a library of its own kernels runs for a call, Simple; "" for NCCL's.
+using CustomKernels = std::string_view (*)(const Cluster& cluster, const CollectiveCall& call,
+                                           const GroupPlace& place);
+
 /// What NCCL's choice and the time it takes are predicted from, for one cluster; also for the
 /// program that fits the constants.
 class NcclModel {
  public:
-  NcclModel(const Cluster& cluster, LinkFit fit, const CollectiveBinding& binding);
+  /// `custom` is what takes calls before NCCL does.
+  NcclModel(const Cluster& cluster, LinkFit fit, const CollectiveBinding& binding,
+            CustomKernels custom = nullptr);
 
   struct Choice {
     size_t algorithm = 0;  ///< In the order of the registry.
@@ -35,18 +41,19 @@ class NcclModel {
   struct Algorithm {
     std::string name;
     std::shared_ptr<const CollectiveAlgorithm> code;
+    bool in_nccl = true;
     bool allowed = true;
     std::array<std::array<LinkConstants, kProtocolCount>, kMeasuredKindCount> constants;
   };
   Seconds physical(const Algorithm& algorithm, Protocol protocol, MeasuredKind kind,
                    const CollectiveWork& work, const GroupPlace& place) const;
   NcclTopology topology(const GroupPlace& place) const;
-  bool allowed(Protocol protocol) const { return allowed_[static_cast<size_t>(protocol)]; }
 
   Cluster cluster_;
   LinkFit fit_;
   std::vector<Algorithm> algorithms_;
   std::array<bool, kProtocolCount> allowed_{true, true, true};
+  CustomKernels custom_;
 };
 
 }  // namespace orrery
