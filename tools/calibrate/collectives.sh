@@ -20,11 +20,10 @@ fit a100-sxm-80gb.nvlink.nccl.json nccl dgx-a100=nccl_a100_sxm.csv
 fit h100-sxm.nvlink.nccl.json nccl dgx-h100=nccl_h100_sxm.csv
 fit h200.nvlink.nccl.json nccl dgx-h200=nccl_h200_sxm.csv
 fit l40s.pcie.nccl.json nccl l40s-node=nccl_l40s.csv
-fit generic.nvlink.nccl.json nccl dgx-a100=nccl_a100_sxm.csv dgx-h100=nccl_h100_sxm.csv \
-  dgx-h200=nccl_h200_sxm.csv
+fit generic.nvlink.nccl.json nccl dgx-h100=nccl_h100_sxm.csv dgx-h200=nccl_h200_sxm.csv
 fit a100-sxm-80gb.nvlink.vllm.json vllm-custom dgx-a100=custom_allreduce_vllm_a100_sxm.csv
 fit h100-sxm.nvlink.vllm.json vllm-custom dgx-h100=custom_allreduce_vllm_h100_sxm.csv
 fit h200.nvlink.vllm.json vllm-custom dgx-h200=custom_allreduce_vllm_h200_sxm.csv
 fit l40s.pcie.vllm.json vllm-custom l40s-node=custom_allreduce_vllm_l40s.csv
-fit generic.nvlink.vllm.json vllm-custom dgx-a100=custom_allreduce_vllm_a100_sxm.csv \
-  dgx-h100=custom_allreduce_vllm_h100_sxm.csv dgx-h200=custom_allreduce_vllm_h200_sxm.csv
+fit generic.nvlink.vllm.json vllm-custom dgx-h100=custom_allreduce_vllm_h100_sxm.csv \
+  dgx-h200=custom_allreduce_vllm_h200_sxm.csv

@@ -19,7 +19,8 @@ constexpr double kMostBytes = 1e18;
 
 ElementType element_type(const std::string& text) {
   if (const auto type = element_type_from_user(text)) return *type;
-  throw_usage(fmt::format("unknown element type '{}'; there is bf16, fp16, fp32, fp8, int8 …", text));
+  throw_usage(
+      fmt::format("unknown element type '{}'; there is bf16, fp16, fp32, fp8, int8 …", text));
 }
 
 struct Bound {
@@ -28,7 +29,8 @@ struct Bound {
   std::unique_ptr<CollectivePredictor> predictor;
 };
 
-Bound bind_library(const Catalogue& catalogue, const std::string& data, const CollectiveChoice& choice) {
+Bound bind_library(const Catalogue& catalogue, const std::string& data,
+                   const CollectiveChoice& choice) {
   Bound bound;
   bound.cluster = catalogue.cluster(choice.cluster, choice.overrides);
   bound.library = choice.library.empty() ? default_library(bound.cluster) : choice.library;
@@ -48,8 +50,7 @@ double bus_factor(CollectiveKind kind, int ranks) {
 CollectiveCall call_of(const CollectiveRequest& request) {
   CollectiveCall call;
   call.kind = collective_kind(request.kind);
-  if (!(request.bytes >= 0 && request.bytes <= kMostBytes))
-    throw_usage("bytes go from 0 to 1e18");
+  if (!(request.bytes >= 0 && request.bytes <= kMostBytes)) throw_usage("bytes go from 0 to 1e18");
   if (request.bytes == 0 && call.kind != CollectiveKind::kBarrier)
     throw_usage(fmt::format("a {} needs bytes", request.kind));
   call.bytes = Bytes(request.bytes);
@@ -87,7 +88,8 @@ CollectiveAnswer Session::collective(const CollectiveRequest& request) const {
   for (auto& basis : bound.predictor->provenance()) answer.provenance.push_back(std::move(basis));
   if (!request.algorithm.empty())
     answer.provenance.emplace_back("forced algorithm", request.algorithm);
-  if (!request.protocol.empty()) answer.provenance.emplace_back("forced protocol", request.protocol);
+  if (!request.protocol.empty())
+    answer.provenance.emplace_back("forced protocol", request.protocol);
   for (const auto& [path, value] : request.overrides)
     answer.provenance.emplace_back("set " + path, value);
   return answer;
@@ -156,15 +158,15 @@ CollectiveFitAnswer Session::fit_collectives(const CollectiveFitRequest& request
   answer.command = "orrery collective";
   for (const auto& [cluster, path] : request.tables) {
     tables.push_back({catalogue_.cluster(cluster), read_collectives(Source::from_file(path))});
-    answer.command += fmt::format(" --fit {}={}", cluster,
-                                  std::filesystem::path(path).filename().string());
+    answer.command +=
+        fmt::format(" --fit {}={}", cluster, std::filesystem::path(path).filename().string());
   }
   LinkFit fit = fit_links(tables, custom ? vllm_custom_kernel : nullptr);
   for (const auto& [cluster, path] : request.tables)
     fit.tables.push_back(std::filesystem::path(path).filename().string());
-  answer.out = request.out.empty() ? fmt::format("{}.{}.{}.json", fit.system, fit.fabric,
-                                                 custom ? "vllm" : "nccl")
-                                   : request.out;
+  answer.out = request.out.empty()
+                   ? fmt::format("{}.{}.{}.json", fit.system, fit.fabric, custom ? "vllm" : "nccl")
+                   : request.out;
   answer.command += fmt::format(" --library {} --out {}", request.library,
                                 std::filesystem::path(answer.out).filename().string());
   fit.command = answer.command;

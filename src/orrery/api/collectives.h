@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -50,7 +51,7 @@ struct CollectiveFitRequest {
 
 struct CollectiveFitAnswer {
   std::string out, command, system;
-  std::vector<std::pair<std::string, double>> held_out;  ///< "rows", "mean", "median", "p90"
+  std::map<std::string, double, std::less<>> held_out;  ///< "rows", "mean", "median", "p90"
 };
 
 std::string to_json(const CollectiveAnswer& answer, const CollectiveRequest& request);

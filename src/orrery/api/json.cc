@@ -340,8 +340,7 @@ std::string hardware_json(const Catalogue& catalogue, const std::string& name,
                           {"device", l.device},
                           {"largest", l.largest},
                           {"tiers", l.tiers}});
-    return write(
-        {{"schema", schema("hardware")}, {"devices", devices}, {"clusters", clusters}});
+    return write({{"schema", schema("hardware")}, {"devices", devices}, {"clusters", clusters}});
   }
   if (catalogue.is_cluster(name)) {
     const Cluster cluster = catalogue.cluster(name, overrides);

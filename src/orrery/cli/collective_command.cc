@@ -31,7 +31,8 @@ std::string kinds_help() {
   return text +
          "\nBytes are as nccl-tests count them: of an all-gather the whole result, of a\n"
          "reduce-scatter the whole input, of an all-to-all what one rank sends, else one buffer.\n"
-         "A batch has the columns kind, bytes, ranks and perhaps stride and dtype; the output adds\n"
+         "A batch has the columns kind, bytes, ranks and perhaps stride and dtype; the output "
+         "adds\n"
          "predicted_us, low_us, high_us (90 %), algorithm, protocol.\n\n"
          "Examples:\n"
          "  orrery collective all-reduce --bytes 64MiB --ranks 8 --on dgx-h100\n"
@@ -86,8 +87,7 @@ class CollectiveCommand final : public Command {
     const Session session;
     if (!fits_.empty()) return fit(session);
     if (request_.cluster.empty()) throw_usage("--on CLUSTER is missing");
-    for (const std::string& text : sets_)
-      request_.overrides.push_back(split_pair(text, "--set"));
+    for (const std::string& text : sets_) request_.overrides.push_back(split_pair(text, "--set"));
     if (!batch_.empty()) {
       if (json_) throw_usage("a batch writes CSV; leave --json out");
       const Source table = Source::from_file(batch_);

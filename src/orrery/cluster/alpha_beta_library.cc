@@ -32,8 +32,7 @@ class AlphaBetaPredictor final : public CollectivePredictor {
     double least = INFINITY;
     for (const auto& [name, algorithm] : algorithms_) {
       if (!algorithm->takes(call.kind, place, call.type)) continue;
-      const CollectiveWork work =
-          algorithm->work(call.kind, call.bytes, place, Protocol::kSimple);
+      const CollectiveWork work = algorithm->work(call.kind, call.bytes, place, Protocol::kSimple);
       double wire = work.wire_inside.value / place.inside_bandwidth.value;
       if (work.wire_outside.value > 0)
         wire = std::max(wire, work.wire_outside.value / place.outside_bandwidth.value);

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "orrery/base/shared_data_for_test.h"
+#include "orrery/hardware/cluster_reader.h"
 #include "orrery/hardware/component.h"
 #include "orrery/hardware/schema.h"
 
@@ -506,6 +507,14 @@ TEST(Documentation, HoldsTheSchema) {
   EXPECT_THAT(text.str(), HasSubstr(schema_markdown()))
       << "docs/hardware.md is older than schema.cc; its table should be:\n"
       << schema_markdown();
+}
+
+TEST(Documentation, HoldsTheKeysOfTiers) {
+  std::stringstream text;
+  text << std::ifstream(ORRERY_SOURCE_DIR "/docs/hardware.md").rdbuf();
+  EXPECT_THAT(text.str(), HasSubstr(tier_markdown()))
+      << "docs/hardware.md is older than cluster_reader.cc; its table should be:\n"
+      << tier_markdown();
 }
 
 TEST(Documentation, ExampleLoads) {

@@ -7,13 +7,14 @@
 namespace orrery {
 
 std::string collective_text(const CollectiveAnswer& a, const CollectiveRequest& request) {
-  std::string text =
-      fmt::format("{} of {} over {} ranks{} on {}\n\n", request.kind, format_bytes(request.bytes),
-                  request.ranks, request.stride > 1 ? fmt::format(", every {}th", request.stride) : "",
-                  request.cluster);
+  std::string text = fmt::format(
+      "{} of {} over {} ranks{} on {}\n\n", request.kind, format_bytes(request.bytes),
+      request.ranks, request.stride > 1 ? fmt::format(", every {}th", request.stride) : "",
+      request.cluster);
   Table table({{"figure"}, {"value"}});
-  table.add({"time", fmt::format("{} ({} to {}, 90 %)", format_seconds(a.latency_s),
-                                 format_seconds(a.latency_low_s), format_seconds(a.latency_high_s))});
+  table.add(
+      {"time", fmt::format("{} ({} to {}, 90 %)", format_seconds(a.latency_s),
+                           format_seconds(a.latency_low_s), format_seconds(a.latency_high_s))});
   std::string how = a.algorithm;
   if (!a.protocol.empty()) how += ", " + a.protocol;
   if (a.channels > 0) how += fmt::format(", {} channel{}", a.channels, a.channels > 1 ? "s" : "");
@@ -30,12 +31,13 @@ std::string collective_text(const CollectiveAnswer& a, const CollectiveRequest& 
 
 std::string collective_fit_text(const CollectiveFitAnswer& a) {
   std::string text = fmt::format("{}: constants of {}\n", a.out, a.system);
-  for (const auto& [name, value] : a.held_out)
-    if (name == "rows")
-      text += fmt::format("  on {:.0f} rows held out:", value);
-    else
-      text += fmt::format(" {} error {:.1f} %", name, 100 * value);
-  return text + "\n";
+  if (a.held_out.contains("rows"))
+    text += fmt::format(
+        "  on {:.0f} rows held out, errors of {:.1f} % mean, {:.1f} % median and "
+        "{:.1f} % at the ninth decile\n",
+        a.held_out.at("rows"), 100 * a.held_out.at("mean"), 100 * a.held_out.at("median"),
+        100 * a.held_out.at("p90"));
+  return text;
 }
 
 }  // namespace orrery

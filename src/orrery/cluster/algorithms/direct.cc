@@ -8,7 +8,8 @@ namespace {
 class Direct final : public CollectiveAlgorithm {
  public:
   bool takes(CollectiveKind kind, const GroupPlace& place, ElementType type) const override {
-    (void)place, (void)type;
+    (void)type;
+    if (place.inside->shape == FabricShape::kTorus) return false;
     switch (kind) {
       case CollectiveKind::kAllToAll:
       case CollectiveKind::kGather:

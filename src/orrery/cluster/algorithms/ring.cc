@@ -8,7 +8,8 @@ namespace {
 class Ring final : public CollectiveAlgorithm {
  public:
   bool takes(CollectiveKind kind, const GroupPlace& place, ElementType type) const override {
-    (void)type, (void)place;
+    (void)type;
+    if (place.inside->shape == FabricShape::kTorus) return false;
     switch (kind) {
       case CollectiveKind::kAllReduce:
       case CollectiveKind::kAllGather:
@@ -28,7 +29,9 @@ class Ring final : public CollectiveAlgorithm {
     const double steps = ring_steps(kind, place.ranks);
     // Of each turn around the ring, one hop a node leaves it.
     const double outside = place.nodes == 1 ? 0 : steps * place.nodes / place.ranks;
-    const Bytes sent = ring_bytes(kind, bytes, place.ranks);
+    // Of a fabric that is a ring itself only the links of one direction are used.
+    const double spare = place.inside->shape == FabricShape::kRing ? place.inside->links : 1;
+    const Bytes sent = ring_bytes(kind, bytes, place.ranks) * spare;
     return {steps - outside, outside, sent, place.nodes == 1 ? Bytes() : sent};
   }
 

@@ -11,8 +11,9 @@ double depth(int nodes) { return std::bit_width(static_cast<unsigned>(nodes)) - 
 class Tree final : public CollectiveAlgorithm {
  public:
   bool takes(CollectiveKind kind, const GroupPlace& place, ElementType type) const override {
-    (void)place, (void)type;
-    return kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kBarrier;
+    (void)type;
+    return place.inside->shape != FabricShape::kTorus &&
+           (kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kBarrier);
   }
 
   CollectiveWork work(CollectiveKind kind, Bytes bytes, const GroupPlace& place,
@@ -42,8 +43,8 @@ class Tree final : public CollectiveAlgorithm {
     const double graph = place.nodes == 2
                              ? std::min(topology.bus_bandwidth, 2 * topology.net_bandwidth)
                              : graph_bandwidth(place, topology);
-    double bandwidth = std::min(graph * 0.92,
-                                topology.channels * kMostTree[topology.generation][n]);
+    double bandwidth =
+        std::min(graph * 0.92, topology.channels * kMostTree[topology.generation][n]);
     if (protocol == Protocol::kLL)
       bandwidth = std::min(bandwidth / 3.8, kMostLL[topology.generation][n]) * topology.ll_scale;
     if (protocol == Protocol::kLL128)

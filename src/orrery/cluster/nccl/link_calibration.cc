@@ -238,7 +238,8 @@ class Calibration {
   /// Rows that are not held out and not of `fold`, or of all folds.
   Rows trained(int fold) const {
     return rows_where([&](const MeasuredCollective& row) {
-      return !row.eager && !is_held_out(row) && (fold < 0 || fold_of(row.key, kFolds, kSeed + 1) != fold);
+      return !row.eager && !is_held_out(row) &&
+             (fold < 0 || fold_of(row.key, kFolds, kSeed + 1) != fold);
     });
   }
   Rows rows_where(const std::function<bool(const MeasuredCollective&)>& wanted) const {
@@ -424,8 +425,8 @@ class Calibration {
     const std::vector<NcclModel> by_table = models(fit);
     std::map<std::string, std::vector<double>> host;
     std::vector<double> shares;
-    const Rows rows = rows_where(
-        [](const MeasuredCollective& row) { return row.eager && !is_held_out(row); });
+    const Rows rows =
+        rows_where([](const MeasuredCollective& row) { return row.eager && !is_held_out(row); });
     for (const Explained& e : explain(rows, fit)) {
       const NcclModel& model = by_table[e.table];
       const double device = model.time(e.choice, e.row->call, e.place).value * 1e6;
@@ -447,8 +448,8 @@ class Calibration {
 
   void judge(LinkFit& fit) const {
     std::vector<double> errors;
-    const Rows rows = rows_where(
-        [](const MeasuredCollective& row) { return !row.eager && is_held_out(row); });
+    const Rows rows =
+        rows_where([](const MeasuredCollective& row) { return !row.eager && is_held_out(row); });
     for (const Judged& j : judged(fit, rows)) errors.push_back(j.error());
     if (errors.empty()) return;
     double sum = 0;

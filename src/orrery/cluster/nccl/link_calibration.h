@@ -13,9 +13,9 @@ namespace orrery {
 struct MeasuredCollective {
   CollectiveCall call;
   Seconds time;
-  std::string key;   ///< "all-reduce fp16 8 1048576": what the split goes by.
+  std::string key;     ///< "all-reduce fp16 8 1048576": what the split goes by.
   bool eager = false;  ///< Launched by the host one by one (backend vllm_eager), not in a graph.
-  int64_t line = 0;  ///< In its table.
+  int64_t line = 0;    ///< In its table.
 };
 
 /// Reads the columns kind, bytes, ranks, perhaps dtype, and us; or op_name, nccl_dtype or
@@ -41,7 +41,8 @@ bool is_held_out(const MeasuredCollective& row);
 ///   3. What is left of ln(time), by kind and ranks, is smoothed over octaves; how much, and
 ///      whether at all, is what predicts rows best that were left out in turn.
 /// Intervals are of rows left out in turn; `held_out` are the errors on the third that was held
-/// out of it all. Eager rows give what the host adds, the others all else. Several tables give one fit, "generic", of shares of their links.
+/// out of it all. Eager rows give what the host adds, the others all else. Several tables give one
+/// fit, "generic", of shares of their links.
 LinkFit fit_links(std::span<const LinkTable> tables, CustomKernels custom = nullptr);
 
 }  // namespace orrery

@@ -105,14 +105,12 @@ double LinkFit::byte_correction(MeasuredKind kind, int count, Protocol protocol)
 }
 
 CollectiveTrust trust_of(const LinkFit& fit, const Cluster& cluster, const CollectiveCall& call) {
-  double mean = 0;
-  double rows = 0;
-  for (const auto& [name, value] : fit.held_out) {
-    if (name == "mean") mean = value;
-    if (name == "rows") rows = value;
-  }
+  const auto figure = [&](const char* key) {
+    const auto at = fit.held_out.find(key);
+    return at == fit.held_out.end() ? 0 : at->second;
+  };
   const std::string seen = fmt::format("{:.1f} % mean error on {:.0f} rows held out of the fit",
-                                       100 * mean, rows);
+                                       100 * figure("mean"), figure("rows"));
   const bool one_node = place_group(cluster, call.group).nodes == 1;
   const FabricTier& inside = cluster.tiers.front();
   if (fit.system != cluster.device.name || inside.name != fit.fabric)
@@ -121,7 +119,8 @@ CollectiveTrust trust_of(const LinkFit& fit, const Cluster& cluster, const Colle
   if (!one_node)
     return {"extrapolated", "inside a node " + seen + "; no rows of several nodes were fitted"};
   if (!is_measured(call.kind))
-    return {"extrapolated", fmt::format("a {} was not measured; of others {}", name(call.kind), seen)};
+    return {"extrapolated",
+            fmt::format("a {} was not measured; of others {}", name(call.kind), seen)};
   if (std::abs(inside.bandwidth.value / fit.bandwidth - 1) > 1e-6)
     return {"extrapolated", "measured at another bandwidth: " + seen};
   return {"validated", fmt::format("{} over {}: {}", fit.system, fit.fabric, seen)};
@@ -177,14 +176,17 @@ std::string to_json(const LinkFit& fit) {
     text += "]";
   }
   if (!fit.eager_host_us.empty()) {
-    text += fmt::format("}},\n \"eager\": {{\"copy_share\": {}", json_number(rounded(fit.eager_copy_share)));
+    text += fmt::format("}},\n \"eager\": {{\"copy_share\": {}",
+                        json_number(rounded(fit.eager_copy_share)));
     for (const auto& [algorithm, us] : fit.eager_host_us)
       text += fmt::format(", {}: {}", json_string(algorithm), json_number(rounded(us)));
   }
   text += "},\n \"held_out\": {";
-  for (size_t i = 0; i < fit.held_out.size(); ++i)
-    text += fmt::format("{}{}: {}", i > 0 ? ", " : "", json_string(fit.held_out[i].first),
-                        json_number(rounded(fit.held_out[i].second)));
+  separator = "";
+  for (const auto& [name, error] : fit.held_out) {
+    text += fmt::format("{}{}: {}", separator, json_string(name), json_number(rounded(error)));
+    separator = ", ";
+  }
   return text + "}\n}\n";
 }
 
@@ -241,15 +243,18 @@ LinkFit link_fit_from_json(const JsonValue& value) {
       (algorithm == "copy_share" ? fit.eager_copy_share : fit.eager_host_us[algorithm]) =
           number.number();
   for (const auto& [name, error] : value.member("held_out").members())
-    fit.held_out.emplace_back(name, error.number());
+    fit.held_out[name] = error.number();
   return fit;
 }
 
 LinkFit load_link_fit(const Cluster& cluster, const std::string& data, std::string_view library) {
   const std::string& fabric = cluster.tiers.front().name;
+  const std::string& generation = cluster.device.architecture;
+  const bool older = generation == "ampere" || generation == "volta" || generation == "pascal";
   const fs::path folder = fs::path(data) / "collectives";
   std::error_code code;
-  for (const std::string& name : {cluster.device.name + "." + fabric, "generic." + fabric}) {
+  for (const std::string& name :
+       {cluster.device.name + "." + fabric, (older ? "a100-sxm-80gb." : "generic.") + fabric}) {
     const std::string path = (folder / fmt::format("{}.{}.json", name, library)).string();
     if (fs::exists(path, code))
       return link_fit_from_json(JsonValue::parse(Source::from_file(path)));

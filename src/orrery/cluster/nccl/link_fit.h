@@ -67,7 +67,7 @@ struct LinkFit {
   /// copied first.
   std::map<std::string, double, std::less<>> eager_host_us;
   double eager_copy_share = 0;
-  std::vector<std::pair<std::string, double>> held_out;  ///< Errors on rows not fitted, by name.
+  std::map<std::string, double, std::less<>> held_out;  ///< Errors on rows not fitted, by name.
 
   /// The constants; where these were not measured those of another algorithm or kind, in the
   /// order in which they are alike.
@@ -87,7 +87,8 @@ std::string to_json(const LinkFit& fit);
 LinkFit link_fit_from_json(const JsonValue& value);
 
 /// The fit of `cluster`'s inner tier under `data`/collectives: DEVICE.FABRIC.LIBRARY.json, or
-/// else generic.FABRIC.LIBRARY.json, or else generic.nvlink.LIBRARY.json.
+/// else that of the A100 for older GPUs and generic.FABRIC.LIBRARY.json, of Hopper, for others,
+/// or else generic.nvlink.LIBRARY.json.
 LinkFit load_link_fit(const Cluster& cluster, const std::string& data, std::string_view library);
 
 }  // namespace orrery

@@ -89,7 +89,8 @@ NcclModel::Choice NcclModel::choose(const CollectiveCall& call, const GroupPlace
   for (size_t a = 0; a < algorithms_.size(); ++a) {
     const Algorithm& algorithm = algorithms_[a];
     if (!algorithm.in_nccl || !algorithm.allowed ||
-        !algorithm.code->takes(call.kind, place, call.type)) continue;
+        !algorithm.code->takes(call.kind, place, call.type))
+      continue;
     for (size_t p = 0; p < kProtocolCount; ++p) {
       const auto protocol = static_cast<Protocol>(p);
       if (!allowed_[p] || !algorithm.code->in_nccl(protocol)) continue;

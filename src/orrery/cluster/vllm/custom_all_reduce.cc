@@ -75,8 +75,9 @@ class CustomPredictor final : public CollectivePredictor {
   std::vector<std::string> gaps() const override {
     std::vector<std::string> list = nccl_->gaps();
     if (!own_)
-      list.push_back(fmt::format("vLLM's all-reduce was not measured on {}; constants of {} systems",
-                                 model_.cluster().device.name, model_.fit().system));
+      list.push_back(
+          fmt::format("vLLM's all-reduce was not measured on {}; constants of {} systems",
+                      model_.cluster().device.name, model_.fit().system));
     return list;
   }
   std::vector<std::pair<std::string, std::string>> provenance() const override {
