@@ -66,6 +66,12 @@ class CollectiveAlgorithm {
     constexpr std::array<double, kProtocolCount> kHop = {2.7, 4.0, 14.0};
     return kHop[static_cast<size_t>(protocol)];
   }
+  /// Bytes of a chunk that each hop passes on whole, on each channel; 0 where chunks are too small
+  /// to matter or every step moves them anyway.
+  virtual Bytes chunk(Protocol protocol) const {
+    (void)protocol;
+    return {};
+  }
   /// Of the adapters' bandwidth that it reaches: by what lines of LL and LL128 carry, and for
   /// Simple 190 of 200 GB/s that a ring over five nodes of 8 H100 was seen to take
   /// (github.com/NVIDIA/nccl/issues/1368).

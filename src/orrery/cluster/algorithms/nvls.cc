@@ -53,6 +53,8 @@ class NvlsTree final : public CollectiveAlgorithm {
            bytes.value / (1e3 * bandwidth);
   }
   double net_hop(Protocol) const override { return nccl::kNvlsTreeNetHop; }
+  /// NCCL's largest for NVLS.
+  Bytes chunk(Protocol) const override { return Bytes(128 * 1024); }
   /// 161 GB/s of bus bandwidth, 86 of buffer, over two nodes of 8 H800 with adapters for 100
   /// (github.com/NVIDIA/nccl-tests/issues/153).
   double net_share(Protocol) const override { return 0.86; }

@@ -63,6 +63,10 @@ class Tree final : public CollectiveAlgorithm {
   double net_hop(Protocol protocol) const override {
     return nccl::kTreeHop[2][static_cast<size_t>(protocol)];
   }
+  /// An eighth of NCCL's buffer of 4 MiB.
+  Bytes chunk(Protocol protocol) const override {
+    return Bytes(protocol == Protocol::kSimple ? 512 * 1024 : 0);
+  }
   /// 150 GB/s of bus bandwidth over five nodes with adapters for 200, where a tree sends twice
   /// its bytes (github.com/NVIDIA/nccl/issues/1368).
   double net_share(Protocol protocol) const override {
@@ -72,9 +76,10 @@ class Tree final : public CollectiveAlgorithm {
 
 const Registration<CollectiveAlgorithm> kTree(
     {.name = "tree",
-     .summary = "Double binary tree over k nodes, a chain of p ranks inside each: launch + 2 ((p − "
-                "1) λ + log2(k) λnet) + the slower of 2 S / B and 2 S / Bnet (S / Bnet of two "
-                "nodes)",
+     .summary =
+         "Double binary tree over k nodes, a chain of p ranks inside each: launch + 2 ((p − "
+         "1) λ + log2(k) λnet) + the slower of 2 S / B and 2 S / Bnet (S / Bnet of two "
+         "nodes); over nodes each hop of Simple passes on a chunk of 512 KiB on each channel",
      .source = "Sanders, Speck, Träff, Two-tree algorithms for full bandwidth broadcast, "
                "reduction and scan, Parallel Computing 2009; NCCL 2.27",
      .parameters = {}},

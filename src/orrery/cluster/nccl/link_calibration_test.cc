@@ -159,14 +159,16 @@ TEST(CollectiveAccuracy, NcclTestsOfADgxH100) {
   EXPECT_LE(median(errors.all), 0.08);
 }
 
-/// No constant was fitted to it. At size the error is that of the tree over the adapters; what
-/// happens between 64 KiB and 64 MiB on that host no constant of NCCL's explains.
+/// No constant was fitted to it. That host seems to run Simple where NCCL's tuning would take
+/// LL128; what it does between 64 KiB and 1 MiB no constant explains.
 TEST(CollectiveAccuracy, TwoNodesOfFourH100) {
   ORRERY_SHARED_DATA_OR_SKIP(path, "comm/nccltests_H100_2node_4gpu_each_allreduce.csv");
-  const auto predictor = bound("nccl", catalogue_cluster("h100-quad-node"));
+  const auto predictor = bound("nccl", catalogue_cluster("h100-quad-node"), "", "simple");
   const Errors errors = log_errors(path, *predictor, {8, 1});
-  EXPECT_EQ(errors.all.size(), 13);
-  for (size_t i = 9; i < errors.all.size(); ++i) EXPECT_LE(errors.all[i], 0.3) << i;
+  ASSERT_EQ(errors.all.size(), 13);
+  Errors large;
+  large.all.assign(errors.all.begin() + 6, errors.all.end());  // from 4 MiB
+  EXPECT_LE(large.mean(), 0.12);
 }
 
 }  // namespace

@@ -16,6 +16,15 @@ NcclTopology::Generation generation_of(const Device& device) {
   return NcclTopology::kAmpere;
 }
 
+/// Channels over a network (NCCL 2.27, src/graph/connect.cc): two an adapter, four where a Hopper
+/// has less than eight adapters, 16 at most.
+double net_channels(const Cluster& cluster, const GroupPlace& place) {
+  const double adapters = std::max(1.0, std::floor(static_cast<double>(place.outside->links) *
+                                                   place.per_node / cluster.node_size()));
+  const bool hopper = generation_of(cluster.device) >= NcclTopology::kHopper;
+  return std::min(16.0, adapters * (hopper ? 4 : 2));
+}
+
 /// No collective over several nodes was fitted: one standard deviation as a prior, and as much
 /// again of the device where its own links were not measured.
 constexpr double kNetSpread = 0.2;
@@ -113,7 +122,8 @@ CollectiveWork NcclModel::work(const Choice& choice, const CollectiveCall& call,
 }
 
 Seconds NcclModel::physical(const Algorithm& algorithm, Protocol protocol, MeasuredKind kind,
-                            const CollectiveWork& work, const GroupPlace& place) const {
+                            Bytes bytes, const CollectiveWork& work,
+                            const GroupPlace& place) const {
   const LinkConstants& c =
       algorithm.constants[static_cast<size_t>(kind)][static_cast<size_t>(protocol)];
   double wire = work.wire_inside.value / (c.share * place.inside_bandwidth.value);
@@ -122,13 +132,24 @@ Seconds NcclModel::physical(const Algorithm& algorithm, Protocol protocol, Measu
                                                      place.outside_bandwidth.value));
   const double latency = c.launch_us + work.hops_inside * c.hop_us +
                          work.hops_outside * algorithm.code->net_hop(protocol);
-  return Seconds(latency * 1e-6 + wire);
+  double fill = 0;
+  if (place.nodes > 1) {
+    // The first chunk comes through hop by hop before all of them work at once. Inside a node
+    // the fitted hops hold it.
+    const double channels = net_channels(cluster_, place);
+    const double chunk = std::min(algorithm.code->chunk(protocol).value, bytes.value / channels);
+    fill =
+        channels * chunk *
+        (work.hops_inside / (c.share * place.inside_bandwidth.value) +
+         work.hops_outside / (algorithm.code->net_share(protocol) * place.outside_bandwidth.value));
+  }
+  return Seconds(latency * 1e-6 + fill + wire);
 }
 
 Seconds NcclModel::physical(const Choice& choice, const CollectiveCall& call,
                             const GroupPlace& place) const {
   return physical(algorithms_[choice.algorithm], choice.protocol, measured(choice, call.kind),
-                  work(choice, call, place), place);
+                  call.bytes, work(choice, call, place), place);
 }
 
 Seconds NcclModel::time(const Choice& choice, const CollectiveCall& call,

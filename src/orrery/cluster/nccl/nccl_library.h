@@ -45,7 +45,7 @@ class NcclModel {
     bool allowed = true;
     std::array<std::array<LinkConstants, kProtocolCount>, kMeasuredKindCount> constants;
   };
-  Seconds physical(const Algorithm& algorithm, Protocol protocol, MeasuredKind kind,
+  Seconds physical(const Algorithm& algorithm, Protocol protocol, MeasuredKind kind, Bytes bytes,
                    const CollectiveWork& work, const GroupPlace& place) const;
   NcclTopology topology(const GroupPlace& place) const;
 

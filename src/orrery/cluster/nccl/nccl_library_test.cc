@@ -84,6 +84,21 @@ TEST(Nccl, TimeIsLaunchHopsAndBytes) {
               10 + 26.25 * 2 + 3.75 * 14 + 1.875e9 / 9.5e9 * 1e6, 1e-6);
 }
 
+TEST(Nccl, TreesOverNodesFillTheirPipelineFirst) {
+  Cluster cluster = plain_cluster(4, 2);  // four adapters of 2.5 GB/s
+  cluster.device.architecture = "hopper";
+  LinkFit fit;
+  fit.constants["all-reduce ring simple"] = {10, 2, 0.8};
+  const NcclModel tree(cluster, fit, {"", "tree", "simple"});
+  const CollectiveCall call{CollectiveKind::kAllReduce, Bytes(1e9), {8, 1}, ElementType::kF16};
+  const GroupPlace place = place_group(cluster, call.group);
+  // 6 hops inside and 2 outside; chunks of 512 KiB on 16 channels; the buffer at 0.77 · 10 GB/s.
+  const double chunks = 16.0 * 512 * 1024;
+  EXPECT_NEAR(tree.time(tree.choose(call, place), call, place).value * 1e6,
+              10 + 6 * 2 + 2 * 14 + chunks * (6 / 80e9 + 2 / 7.7e9) * 1e6 + 1e9 / 7.7e9 * 1e6,
+              1e-6);
+}
+
 TEST(Nccl, SaysHowFarItWasChecked) {
   const auto h100 = bound("nccl", catalogue_cluster("dgx-h100"));
   CollectiveCall call{CollectiveKind::kAllReduce, Bytes(1e6), {8, 1}, ElementType::kF16};
