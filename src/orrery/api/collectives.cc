@@ -204,7 +204,7 @@ std::string to_json(const CollectiveAnswer& a, const CollectiveRequest& request)
 std::string to_json(const CollectiveFitAnswer& a, const CollectiveFitRequest& request) {
   JsonAnswer errors = JsonAnswer::object();
   for (const auto& [name, value] : a.held_out) errors[name] = value;
-  return write({{"schema", schema("collective_fit")},
+  return write({{"schema", schema("fit")},
                 {"library", request.library},
                 {"system", a.system},
                 {"out", a.out},

@@ -50,7 +50,8 @@ class Tree final : public CollectiveAlgorithm {
     if (protocol == Protocol::kLL128)
       bandwidth = std::min(bandwidth * (place.nodes == 1 ? 7.0 / 9 : 120.0 / 128),
                            topology.channels * kMostTreeLL128[topology.generation][n]);
-    bandwidth *= 0.5;
+    // Over more nodes one GPU of each takes in and sends on.
+    bandwidth *= place.nodes > 2 ? 0.85 * 0.5 : 0.5;
     const auto size = static_cast<uint64_t>(std::max(64.0, bytes.value)) >> 6U;
     const auto octave = static_cast<size_t>(std::bit_width(size) - 1);
     if (octave < kTreeCorrection[p].size()) bandwidth *= kTreeCorrection[p][octave];

@@ -175,11 +175,10 @@ int NcclModel::channels(const Choice& choice, const CollectiveCall& call,
                         const GroupPlace& place) const {
   // NCCL 2.27, src/enqueue.cc: a channel more for so many bytes, by threads and bytes of each.
   constexpr std::array<double, kProtocolCount> kBytes = {512 * 8, 640 * 8, 512 * 64};
-  const int most = topology(place).channels;
+  const double most = place.nodes > 1 ? net_channels(cluster_, place) : topology(place).channels;
   double each = kBytes[static_cast<size_t>(choice.protocol)];
   if (choice.protocol == Protocol::kLL) each *= place.ranks;
-  return static_cast<int>(
-      std::clamp(std::ceil(call.bytes.value / each), 1.0, static_cast<double>(most)));
+  return static_cast<int>(std::clamp(std::ceil(call.bytes.value / each), 1.0, most));
 }
 
 namespace {
