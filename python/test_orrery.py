@@ -149,6 +149,11 @@ class Errors(unittest.TestCase):
 
 
 class Package(unittest.TestCase):
+    def test_collective_counts_as_nccl_tests_do(self):
+        answer = orrery.collective("all-reduce", 2**26, 8, on="dgx-h100")
+        self.assertAlmostEqual(
+            answer["bus_bandwidth_bytes_per_s"] * answer["latency_s"] / 2**26, 1.75)
+
     def test_version_is_the_programs(self):
         done = subprocess.run([os.environ["ORRERY_PROGRAM"], "--version"], stdout=subprocess.PIPE,
                               text=True)

@@ -18,8 +18,8 @@ import os
 from typing import Any, Mapping, Optional, Sequence, Union
 
 __all__ = [
-    "Error", "calibrate", "compare", "hardware", "inspect", "kernel", "models", "predict", "validate",
-    "zoo", "__version__",
+    "Error", "calibrate", "collective", "compare", "hardware", "inspect", "kernel", "models",
+    "predict", "validate", "zoo", "__version__",
 ]
 
 Answer = dict[str, Any]
@@ -233,6 +233,38 @@ def validate(
     )
 
 
+def collective(
+    kind: str,
+    bytes: float = 0,
+    ranks: int = 2,
+    *,
+    on: PathOrName,
+    stride: int = 1,
+    dtype: Optional[str] = None,
+    library: Optional[str] = None,
+    algorithm: Optional[str] = None,
+    protocol: Optional[str] = None,
+    set: Optional[Mapping[str, str]] = None,
+) -> Answer:
+    """How long ranks of a cluster take for a collective.
+
+        >>> orrery.collective("all-reduce", 2**26, 8, on="dgx-h100")["latency_s"]
+
+    kind       "all-reduce", "all-gather", "reduce-scatter", "all-to-all" …
+    bytes      as nccl-tests count them
+    on         a cluster of the catalogue, or a YAML file
+    stride     from one rank of the group to the next
+    library    "nccl", "vllm-custom" … (``orrery.models()``)
+    algorithm  forced, as NCCL_ALGO does; protocol likewise
+    set        what-ifs: {"fabric.nvlink.bandwidth": "900 GB/s"}
+    """
+    return _call(
+        "collective", kind=kind, bytes=bytes, ranks=ranks, on=os.fspath(on), stride=stride,
+        dtype=dtype, library=library, algorithm=algorithm, protocol=protocol,
+        set=set and dict(set),
+    )
+
+
 def inspect(
     workload: PathOrName,
     *,
@@ -268,7 +300,7 @@ def hardware(name: Optional[PathOrName] = None, *, set: Optional[Mapping[str, st
 
 
 def models() -> Answer:
-    """Readers, kernel models and stacks, with their equations and sources."""
+    """Readers, kernel models, stacks and collectives, with their equations and sources."""
     return _call("models")
 
 

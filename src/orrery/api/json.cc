@@ -22,6 +22,13 @@ Json description(const Description& d) {
       {"name", d.name}, {"summary", d.summary}, {"source", d.source}, {"parameters", parameters}};
 }
 
+Json figures_json(const std::vector<CitedFigure>& figures) {
+  Json list = Json::array();
+  for (const CitedFigure& f : figures)
+    list.push_back({{"path", f.path}, {"value", f.text}, {"source", f.source}});
+  return list;
+}
+
 // --- requests ---------------------------------------------------------------
 
 [[noreturn]] void bad_field(const std::string& key, const char* expected) {
@@ -326,19 +333,35 @@ std::string hardware_json(const Catalogue& catalogue, const std::string& name,
                          {"bandwidth_bytes_per_s", l.bandwidth.value},
                          {"bf16_flops_per_s", l.bf16.value},
                          {"power_w", l.power.value}});
-    return write({{"schema", schema("hardware")}, {"devices", devices}});
+    Json clusters = Json::array();
+    for (const ClusterListing& l : catalogue.list_clusters())
+      clusters.push_back({{"name", l.name},
+                          {"title", l.title},
+                          {"device", l.device},
+                          {"largest", l.largest},
+                          {"tiers", l.tiers}});
+    return write({{"schema", schema("hardware")}, {"devices", devices}, {"clusters", clusters}});
+  }
+  if (catalogue.is_cluster(name)) {
+    const Cluster cluster = catalogue.cluster(name, overrides);
+    return write({{"schema", schema("hardware")},
+                  {"name", cluster.name},
+                  {"title", cluster.title},
+                  {"kind", "cluster"},
+                  {"device", cluster.device.name},
+                  {"node_size", cluster.node_size()},
+                  {"largest", cluster.largest()},
+                  {"figures", figures_json(catalogue.cluster_figures(name, overrides))},
+                  {"gaps", cluster.gaps}});
   }
   const Device device = catalogue.device(name, overrides);
-  Json figures = Json::array();
-  for (const CitedFigure& f : catalogue.figures(name, overrides))
-    figures.push_back({{"path", f.path}, {"value", f.text}, {"source", f.source}});
   return write({{"schema", schema("hardware")},
                 {"name", device.name},
                 {"title", device.title},
                 {"kind", device.kind},
                 {"vendor", device.vendor},
                 {"architecture", device.architecture},
-                {"figures", figures},
+                {"figures", figures_json(catalogue.figures(name, overrides))},
                 {"gaps", device.gaps}});
 }
 
@@ -449,6 +472,28 @@ std::string Session::call(std::string_view request_json) const {
       throw_usage("validate needs 'table' and 'on'");
     return to_json(validate(request), request);
   }
+  if (command == "collective") {
+    refuse_unknown(json, {"command", "kind", "bytes", "ranks", "stride", "dtype", "on", "library",
+                          "algorithm", "protocol", "set"});
+    CollectiveRequest request;
+    request.kind = text_of(json, "kind", "");
+    request.cluster = text_of(json, "on", "");
+    if (request.kind.empty() || request.cluster.empty())
+      throw_usage("collective needs 'kind' and 'on'");
+    request.bytes = number_of(json, "bytes", 0);
+    const int64_t ranks = integer_of(json, "ranks", 0);
+    const int64_t stride = integer_of(json, "stride", 1);
+    if (ranks < 1 || ranks > INT32_MAX) bad_field("ranks", "a count");
+    if (stride < 1 || stride > INT32_MAX) bad_field("stride", "a count");
+    request.ranks = static_cast<int>(ranks);
+    request.stride = static_cast<int>(stride);
+    request.dtype = text_of(json, "dtype", request.dtype);
+    request.library = text_of(json, "library", "");
+    request.algorithm = text_of(json, "algorithm", "");
+    request.protocol = text_of(json, "protocol", "");
+    request.overrides = overrides_of(json);
+    return to_json(collective(request), request);
+  }
   if (command == "hardware") {
     refuse_unknown(json, {"command", "name", "set"});
     return hardware_json(catalogue_, text_of(json, "name", ""), overrides_of(json));
@@ -457,7 +502,7 @@ std::string Session::call(std::string_view request_json) const {
   if (command == "zoo") return zoo_json();
   throw_usage(
       fmt::format("command '{}' is not known; there is: predict, compare, kernel, calibrate, "
-                  "validate, inspect, hardware, models, zoo",
+                  "validate, collective, inspect, hardware, models, zoo",
                   command));
 }
 

@@ -9,6 +9,7 @@
 #include "orrery/api/step_detail.h"
 #include "orrery/api/trust.h"
 #include "orrery/base/data_folder.h"
+#include "orrery/cluster/algorithm.h"
 #include "orrery/kernel/operator_text.h"
 #include "orrery/model/composition.h"
 #include "orrery/model/library_launches.h"
@@ -298,6 +299,8 @@ std::vector<std::pair<std::string, std::vector<Description>>> Session::models() 
   collect("readers", Registry<Reader>::instance());
   collect("kernel models", Registry<KernelModel>::instance());
   collect("stacks", Registry<Stack>::instance());
+  collect("collective libraries", Registry<CollectiveLibrary>::instance());
+  collect("collective algorithms", Registry<CollectiveAlgorithm>::instance());
   return all;
 }
 

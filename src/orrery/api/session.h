@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "orrery/api/accuracy.h"
+#include "orrery/api/collectives.h"
 #include "orrery/api/model_choice.h"
 #include "orrery/api/timeline.h"
 #include "orrery/base/registry.h"
@@ -195,14 +196,23 @@ class Session {
   CalibrateAnswer calibrate(const CalibrateRequest& request) const;
   /// Compares measurements with predictions at each row's own clock.
   ValidateAnswer validate(const ValidateRequest& request) const;
+  CollectiveAnswer collective(const CollectiveRequest& request) const;
+  /// The CSV `table` (kind, bytes, ranks and perhaps stride and dtype) with predicted_us, low_us,
+  /// high_us, algorithm and protocol added, given to `write` piece by piece.
+  void collective_table(const CollectiveChoice& choice, const Source& table,
+                        const std::function<void(std::string_view)>& write) const;
+  /// Fits a library's constants to measured collectives and writes them.
+  CollectiveFitAnswer fit_collectives(const CollectiveFitRequest& request) const;
   InspectAnswer inspect(const std::string& workload, const ReadOptions& options) const;
 
   const Catalogue& catalogue() const { return catalogue_; }
-  /// Registered components of a kind: "readers", "kernel models", "stacks".
+  /// Registered components of a kind: "readers", "kernel models", "stacks", "collective
+  /// libraries", "collective algorithms".
   std::vector<std::pair<std::string, std::vector<Description>>> models() const;
 
   /// One request as JSON, with a "command" of predict, compare, kernel, calibrate, validate,
-  /// inspect, hardware, models or zoo and the fields of the requests above; the answer as JSON.
+  /// collective, inspect, hardware, models or zoo and the fields of the requests above; the
+  /// answer as JSON.
   std::string call(std::string_view request_json) const;
 
  private:

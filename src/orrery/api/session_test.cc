@@ -375,5 +375,36 @@ TEST_F(SessionTest, ErrorsAsJson) {
   EXPECT_EQ(json.at("error").at("column"), 7);
 }
 
+TEST_F(SessionTest, AnswersCollectives) {
+  const Json json = Json::parse(session_.call(
+      R"({"command": "collective", "kind": "all-reduce", "bytes": 67108864, "ranks": 8,
+          "on": "dgx-h100", "set": {"fabric.nvlink.bandwidth": "900 GB/s"}})"));
+  EXPECT_EQ(json["schema"], "orrery.collective/1");
+  EXPECT_EQ(json["algorithm"], "nvls");
+  EXPECT_EQ(json["trust"]["verdict"], "extrapolated");
+  EXPECT_LT(json["latency_low_s"], json["latency_s"]);
+  // 2 · 7/8 of the bytes over the time, as nccl-tests count.
+  EXPECT_NEAR(json["bus_bandwidth_bytes_per_s"].get<double>() * json["latency_s"].get<double>(),
+              1.75 * 67108864, 1);
+  EXPECT_THROW(session_.call(R"({"command": "collective", "kind": "all-reduce", "bytes": 8,
+                                 "ranks": 8, "on": "h100-sxm"})"),
+               Error);
+  EXPECT_THROW(session_.call(R"({"command": "collective", "kind": "all-reduce", "bytes": 8,
+                                 "ranks": 0, "on": "dgx-h100"})"),
+               Error);
+}
+
+TEST_F(SessionTest, AddsToATableOfCollectives) {
+  std::string text;
+  CollectiveChoice choice;
+  choice.cluster = "dgx-h100";
+  session_.collective_table(
+      choice, Source::from_memory("t.csv", "kind,bytes,ranks,note\nbarrier,0,8,\"a, b\"\n"),
+      [&](std::string_view part) { text += part; });
+  EXPECT_THAT(text, HasSubstr("kind,bytes,ranks,note,predicted_us,low_us,high_us,algorithm,"
+                              "protocol\nbarrier,0,8,\"a, b\","));
+  EXPECT_THAT(text, HasSubstr(",ring,ll\n"));
+}
+
 }  // namespace
 }  // namespace orrery

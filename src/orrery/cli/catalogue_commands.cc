@@ -12,15 +12,17 @@ class HardwareCommand final : public Command {
  public:
   void declare(CLI::App& app) override {
     app.add_option("DEVICE", device_.device,
-                   "A device of the catalogue or a YAML file; all devices unless given");
+                   "A device or a cluster of the catalogue, or a YAML file; all unless given");
     app.add_option("--set", device_.sets,
-                   "What if a figure were another, e.g. memory.bandwidth=6TB/s")
+                   "What if a figure were another, e.g. memory.bandwidth=6TB/s, or of a cluster "
+                   "fabric.nvlink.bandwidth=900GB/s")
         ->type_name("PATH=QUANTITY")
         ->expected(1)
         ->take_all();
     declare_json(app);
     app.footer(
-        "Examples:\n  orrery hardware\n  orrery hardware h200\n  orrery hardware my-device.yaml");
+        "Examples:\n  orrery hardware\n  orrery hardware h200\n  orrery hardware dgx-h100\n  "
+        "orrery hardware my-device.yaml");
   }
   int run() override {
     const Session session;
@@ -28,6 +30,8 @@ class HardwareCommand final : public Command {
       fmt::print("{}\n", hardware_json(session.catalogue(), device_.device, device_.overrides()));
     else if (device_.device.empty())
       fmt::print("{}", catalogue_text(session.catalogue()));
+    else if (session.catalogue().is_cluster(device_.device))
+      fmt::print("{}", cluster_text(session.catalogue(), device_.device, device_.overrides()));
     else
       fmt::print("{}", device_text(session.catalogue(), device_.device, device_.overrides()));
     return 0;
@@ -64,13 +68,13 @@ class ZooCommand final : public Command {
 
 const Registration<Command> kHardware(
     {.name = "hardware",
-     .summary = "The devices known, or one of them with the source of every figure",
+     .summary = "The devices and clusters known, or one of them with the source of every figure",
      .source = "",
      .parameters = {}},
     [] { return std::make_unique<HardwareCommand>(); });
 const Registration<Command> kModels(
     {.name = "models",
-     .summary = "Readers, kernel models and stacks, with their equations and sources",
+     .summary = "Readers, kernel models, stacks and collectives, with their equations and sources",
      .source = "",
      .parameters = {}},
     [] { return std::make_unique<ModelsCommand>(); });

@@ -5,6 +5,7 @@
 
 #include "orrery/cli/command.h"
 #include "orrery/cli/usage.h"
+#include "orrery/cluster/collective.h"
 #include "orrery/model/stack.h"
 #include "orrery/workload/zoo/zoo.h"
 
@@ -27,6 +28,15 @@ const std::vector<ValueKind>& value_kinds() {
          return names;
        }},
       {"DEVICE", true, [] { return Session().catalogue().names(); }},
+      {"CLUSTER", true, [] { return Session().catalogue().cluster_names(); }},
+      {"LIBRARY", false, [] { return Registry<CollectiveLibrary>::instance().names(); }},
+      {"KIND", false,
+       [] {
+         std::vector<std::string> names;
+         for (size_t i = 0; i < kCollectiveKindCount; ++i)
+           names.emplace_back(name(static_cast<CollectiveKind>(i)));
+         return names;
+       }},
       {"FILE", true, [] { return std::vector<std::string>(); }},
       {"CSV", true, [] { return std::vector<std::string>(); }},
       {"STACK", false, [] { return Registry<Stack>::instance().names(); }},

@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "orrery/base/nearest.h"
+#include "orrery/hardware/cluster_reader.h"
 #include "orrery/hardware/component.h"
 #include "orrery/hardware/device_reader.h"
 #include "orrery/hardware/schema.h"
@@ -100,12 +101,10 @@ Device view(const DeviceTree& tree, const std::vector<Override>& overrides) {
   return device;
 }
 
-}  // namespace
-
-std::vector<std::string> Catalogue::names() const {
+std::vector<std::string> names_in(const fs::path& folder) {
   std::error_code code;
-  fs::directory_iterator files(folder_, code);
-  if (code) throw_input(folder_, "cannot read the hardware catalogue: " + code.message());
+  fs::directory_iterator files(folder, code);
+  if (code) throw_input(folder.string(), "cannot read the hardware catalogue: " + code.message());
   std::vector<std::string> found;
   for (const fs::directory_entry& file : files)
     if (file.path().extension() == ".yaml") found.push_back(file.path().stem().string());
@@ -113,33 +112,82 @@ std::vector<std::string> Catalogue::names() const {
   return found;
 }
 
+/// The tree that `inherits: name` at `where` of `source` means.
+template <class Tree, class PathOf, class Load>
+Tree inherited(const Source& source, const std::string& name, const SourceLocation& where,
+               const std::vector<std::string>& chain, const PathOf& path_of, const Load& load) {
+  try {
+    const std::string path =
+        is_path(name) ? (fs::path(source.name()).parent_path() / name).string() : path_of();
+    if (std::find(chain.begin(), chain.end(), canonical(path)) != chain.end())
+      throw Error(
+          ErrorKind::kInput, where,
+          fmt::format("'{}' inherits from itself by way of {} file(s)", name, chain.size()));
+    if (chain.size() >= kLongestChain)
+      throw Error(ErrorKind::kInput, where,
+                  fmt::format("inherits over more than {} files", kLongestChain));
+    return load(open_description(path));
+  } catch (const Error& e) {
+    // A parent that is not there is a fault of the line that names it; one that is there and
+    // broken has its own place already.
+    if (e.where().line > 0) throw;
+    throw Error(ErrorKind::kInput, where, fmt::format("cannot inherit: {}", e.what()));
+  }
+}
+
+/// A what-if on the fabric: "nvlink.bandwidth" without its "fabric.".
+void apply(const std::string& path, const std::string& text, ClusterTree& tree) {
+  std::vector<std::string> known;
+  for (const Component& tier : tree.fabric.parts)
+    for (const SchemaRow& row : tier_schema())
+      if (row.path != "drawn") known.push_back(fmt::format("{}.{}", tier.name, row.path));
+  if (std::find(known.begin(), known.end(), path) == known.end()) {
+    const auto near = nearest(path, known);
+    std::string list;
+    for (const Component& tier : tree.fabric.parts)
+      list += fmt::format("{}fabric.{}.…", list.empty() ? "" : ", ", tier.name);
+    throw_usage(fmt::format("nothing in {} is called 'fabric.{}'{}", tree.name, path,
+                            near.empty() ? fmt::format("; there is {}", list)
+                                         : did_you_mean({"fabric." + near.front()})));
+  }
+  SchemaRow row = *find_tier_row(path.substr(path.rfind('.') + 1));
+  row.path = "fabric." + path;
+  Figure figure{"", text, 0, "what-if", {}};
+  if (row.kind == SchemaRow::Kind::kQuantity) {
+    try {
+      figure.value = parse_figure(text, row);
+    } catch (const std::invalid_argument& e) {
+      throw_usage(fmt::format("{}: {}", row.path, e.what()));
+    }
+  } else if (!row.choices.empty() &&
+             std::find(row.choices.begin(), row.choices.end(), text) == row.choices.end()) {
+    throw_usage(fmt::format("'{}' cannot be '{}'; it is one of {}", row.path, text,
+                            fmt::join(row.choices, ", ")));
+  }
+  tree.fabric.set_figure(path, std::move(figure));
+}
+
+}  // namespace
+
+std::vector<std::string> Catalogue::names() const { return names_in(folder_); }
+
 std::string Catalogue::path_of(const std::string& name) const {
   std::string path = (fs::path(folder_) / (name + ".yaml")).string();
   std::error_code code;
   if (!name.empty() && fs::exists(path, code)) return path;
+  const auto clusters = cluster_names();
+  if (std::find(clusters.begin(), clusters.end(), name) != clusters.end())
+    throw_usage(fmt::format("'{}' is a cluster; a device is wanted here, as its {}", name,
+                            cluster(name).device.name));
   throw_usage(fmt::format("unknown device '{}'{}", name, suggestion(name, names())));
 }
 
 DeviceTree Catalogue::load(const Source& source, std::vector<std::string>& chain) const {
   chain.push_back(canonical(source.name()));
   return read_device(source, [&](const std::string& name, const SourceLocation& where) {
-    try {
-      const std::string path =
-          is_path(name) ? (fs::path(source.name()).parent_path() / name).string() : path_of(name);
-      if (std::find(chain.begin(), chain.end(), canonical(path)) != chain.end())
-        throw Error(
-            ErrorKind::kInput, where,
-            fmt::format("'{}' inherits from itself by way of {} file(s)", name, chain.size()));
-      if (chain.size() >= kLongestChain)
-        throw Error(ErrorKind::kInput, where,
-                    fmt::format("inherits over more than {} files", kLongestChain));
-      return load(open_description(path), chain);
-    } catch (const Error& e) {
-      // A parent that is not there is a fault of the line that names it; one that
-      // is there and broken has its own place already.
-      if (e.where().line > 0) throw;
-      throw Error(ErrorKind::kInput, where, fmt::format("cannot inherit: {}", e.what()));
-    }
+    return inherited<DeviceTree>(
+        source, name, where, chain, [&] { return path_of(name); },
+        [&](const Source& parent) { return load(parent, chain); });
   });
 }
 
@@ -184,6 +232,117 @@ std::vector<CitedFigure> Catalogue::figures(const std::string& name_or_path,
   for (const SchemaRow& row : device_schema())
     if (const Figure* figure = described.root.figure(row.path))
       result.push_back({row.path, figure->text, figure->source});
+  return result;
+}
+
+std::vector<std::string> Catalogue::cluster_names() const {
+  const fs::path folder = fs::path(folder_) / "clusters";
+  std::error_code code;
+  return fs::exists(folder, code) ? names_in(folder) : std::vector<std::string>();
+}
+
+std::string Catalogue::cluster_path_of(const std::string& name) const {
+  std::string path = (fs::path(folder_) / "clusters" / (name + ".yaml")).string();
+  std::error_code code;
+  if (!name.empty() && fs::exists(path, code)) return path;
+  const auto devices = names();
+  if (std::find(devices.begin(), devices.end(), name) == devices.end())
+    throw_usage(fmt::format("unknown cluster '{}'{}", name, suggestion(name, cluster_names())));
+  std::string of_it;
+  for (const ClusterListing& listing : list_clusters())
+    if (listing.device == name) of_it += (of_it.empty() ? "" : ", ") + listing.name;
+  throw_usage(fmt::format(
+      "'{}' is a single device; a cluster is wanted here{}", name,
+      of_it.empty() ? ", by its name or as a file (see 'orrery hardware')" : ", as " + of_it));
+}
+
+ClusterTree Catalogue::load_cluster(const Source& source, std::vector<std::string>& chain) const {
+  chain.push_back(canonical(source.name()));
+  ClusterTree tree =
+      read_cluster(source, [&](const std::string& name, const SourceLocation& where) {
+        return inherited<ClusterTree>(
+            source, name, where, chain, [&] { return cluster_path_of(name); },
+            [&](const Source& parent) { return load_cluster(parent, chain); });
+      });
+  std::string& device = tree.words["device"];
+  if (is_path(device) && tree.device_where.file == source.name())
+    device = (fs::path(source.name()).parent_path() / device).string();
+  return tree;
+}
+
+ClusterTree Catalogue::cluster_tree(const Source& source, const std::vector<Override>& overrides,
+                                    std::vector<Override>& of_device) const {
+  constexpr std::string_view kFabric = "fabric.";
+  constexpr std::string_view kDevice = "device.";
+  std::vector<std::string> chain;
+  ClusterTree tree = load_cluster(source, chain);
+  for (const auto& [path, text] : overrides) {
+    if (path.starts_with(kDevice))
+      of_device.emplace_back(path.substr(kDevice.size()), text);
+    else if (path.starts_with(kFabric))
+      apply(path.substr(kFabric.size()), text, tree);
+    else
+      throw_usage(
+          fmt::format("{} is a cluster: '{}' must begin with 'fabric.' and a tier, or with "
+                      "'device.'{}",
+                      tree.name, path,
+                      find_schema_row(path) != nullptr ? did_you_mean({"device." + path}) : ""));
+  }
+  return tree;
+}
+
+Cluster Catalogue::cluster_from(const Source& source,
+                                const std::vector<Override>& overrides) const {
+  std::vector<Override> of_device;
+  const ClusterTree tree = cluster_tree(source, overrides, of_device);
+  const std::string& name = tree.words.at("device");
+  if (!is_path(name)) {
+    const auto devices = names();
+    if (std::find(devices.begin(), devices.end(), name) == devices.end())
+      throw Error(ErrorKind::kInput, tree.device_where,
+                  fmt::format("unknown device '{}'{}", name, suggestion(name, devices)));
+  }
+  return make_cluster(tree, device(name, of_device));
+}
+
+Cluster Catalogue::cluster(const std::string& name_or_path,
+                           const std::vector<Override>& overrides) const {
+  return cluster_from(
+      open_description(is_path(name_or_path) ? name_or_path : cluster_path_of(name_or_path)),
+      overrides);
+}
+
+bool Catalogue::is_cluster(const std::string& name_or_path) const {
+  if (is_path(name_or_path))
+    return parse_yaml(open_description(name_or_path)).find("fabric") != nullptr;
+  const auto known = cluster_names();
+  return std::find(known.begin(), known.end(), name_or_path) != known.end();
+}
+
+std::vector<ClusterListing> Catalogue::list_clusters() const {
+  std::vector<ClusterListing> rows;
+  for (const std::string& name : cluster_names()) {
+    const Cluster c = cluster(name);
+    ClusterListing row{c.name, c.title, c.device.name, c.largest()};
+    for (const FabricTier& tier : c.tiers)
+      row.tiers.push_back(fmt::format("{} by {}", tier.size, tier.name));
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+std::vector<CitedFigure> Catalogue::cluster_figures(const std::string& name_or_path,
+                                                    const std::vector<Override>& overrides) const {
+  std::vector<Override> of_device;
+  const ClusterTree tree = cluster_tree(
+      open_description(is_path(name_or_path) ? name_or_path : cluster_path_of(name_or_path)),
+      overrides, of_device);
+  std::vector<CitedFigure> result;
+  for (const Component& tier : tree.fabric.parts)
+    for (const SchemaRow& row : tier_schema())
+      if (const Figure* figure = tier.figure(row.path))
+        result.push_back(
+            {fmt::format("fabric.{}.{}", tier.name, row.path), figure->text, figure->source});
   return result;
 }
 

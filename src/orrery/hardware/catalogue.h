@@ -5,10 +5,12 @@
 #include <vector>
 
 #include "orrery/base/source.h"
+#include "orrery/hardware/cluster.h"
 #include "orrery/hardware/device.h"
 
 namespace orrery {
 
+struct ClusterTree;
 struct DeviceTree;
 
 /// A what-if: {"memory.bandwidth", "6 TB/s"}.
@@ -32,8 +34,17 @@ struct CitedFigure {
   std::string source;  ///< The citation in full; "what-if" for an override.
 };
 
-/// The hardware the project knows: one YAML file a device under `folder`. The
-/// format is described in docs/hardware.md.
+/// A line of the catalogue's list of clusters.
+struct ClusterListing {
+  std::string name;
+  std::string title;
+  std::string device;
+  double largest = 0;                   ///< Devices.
+  std::vector<std::string> tiers = {};  ///< "8 by nvlink", inside first.
+};
+
+/// The hardware the project knows: one YAML file a device under `folder`, one a cluster under
+/// `folder`/clusters. The format is described in docs/hardware.md.
 class Catalogue {
  public:
   explicit Catalogue(std::string folder) : folder_(std::move(folder)) {}
@@ -51,6 +62,26 @@ class Catalogue {
   /// are relative to the folder of `source.name()`.
   Device device_from(const Source& source, const std::vector<Override>& overrides = {}) const;
 
+  /// Names of clusters, sorted.
+  std::vector<std::string> cluster_names() const;
+
+  /// A cluster as `device` gives devices. Overrides begin with "fabric." and the tier
+  /// ("fabric.nvlink.bandwidth") or with "device." ("device.memory.bandwidth").
+  Cluster cluster(const std::string& name_or_path,
+                  const std::vector<Override>& overrides = {}) const;
+  /// A cluster from YAML text.
+  Cluster cluster_from(const Source& source, const std::vector<Override>& overrides = {}) const;
+
+  /// Whether `name_or_path` is a cluster of the catalogue or a file that has a fabric.
+  bool is_cluster(const std::string& name_or_path) const;
+
+  /// One line a cluster, sorted by name.
+  std::vector<ClusterListing> list_clusters() const;
+
+  /// The figures of a cluster's fabric with their sources, inside first.
+  std::vector<CitedFigure> cluster_figures(const std::string& name_or_path,
+                                           const std::vector<Override>& overrides = {}) const;
+
   /// One line a device, sorted by name.
   std::vector<Listing> list() const;
 
@@ -64,7 +95,11 @@ class Catalogue {
 
  private:
   std::string path_of(const std::string& name) const;
+  std::string cluster_path_of(const std::string& name) const;
   DeviceTree load(const Source& source, std::vector<std::string>& chain) const;
+  ClusterTree load_cluster(const Source& source, std::vector<std::string>& chain) const;
+  ClusterTree cluster_tree(const Source& source, const std::vector<Override>& overrides,
+                           std::vector<Override>& of_device) const;
 
   std::string folder_;
 };

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "orrery/base/shared_data_for_test.h"
+#include "orrery/hardware/cluster_reader.h"
 #include "orrery/hardware/component.h"
 #include "orrery/hardware/schema.h"
 
@@ -508,6 +509,14 @@ TEST(Documentation, HoldsTheSchema) {
       << schema_markdown();
 }
 
+TEST(Documentation, HoldsTheKeysOfTiers) {
+  std::stringstream text;
+  text << std::ifstream(ORRERY_SOURCE_DIR "/docs/hardware.md").rdbuf();
+  EXPECT_THAT(text.str(), HasSubstr(tier_markdown()))
+      << "docs/hardware.md is older than cluster_reader.cc; its table should be:\n"
+      << tier_markdown();
+}
+
 TEST(Documentation, ExampleLoads) {
   std::stringstream text;
   text << std::ifstream(ORRERY_SOURCE_DIR "/docs/hardware.md").rdbuf();
@@ -519,11 +528,16 @@ TEST(Documentation, ExampleLoads) {
     const size_t end = page.find("```", at);
     ASSERT_NE(end, std::string::npos);
     const Source source = Source::from_memory("example.yaml", page.substr(at, end - at));
-    EXPECT_NO_THROW(catalogue().device_from(source)) << page.substr(at, end - at);
+    const std::string example = page.substr(at, end - at);
+    if (example.find("fabric:") == std::string::npos) {
+      EXPECT_NO_THROW(catalogue().device_from(source)) << example;
+    } else {
+      EXPECT_NO_THROW(catalogue().cluster_from(source)) << example;
+    }
     ++examples;
     at = end;
   }
-  EXPECT_EQ(examples, 2);
+  EXPECT_EQ(examples, 4);
 }
 
 }  // namespace

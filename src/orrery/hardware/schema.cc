@@ -289,9 +289,11 @@ std::span<const std::string_view> link_names() {
   return names;
 }
 
-std::string schema_markdown() {
+std::string schema_markdown() { return rows_markdown(device_schema()); }
+
+std::string rows_markdown(std::span<const SchemaRow> rows) {
   std::string text = "| key | value | | meaning |\n|---|---|---|---|\n";
-  for (const SchemaRow& row : device_schema())
+  for (const SchemaRow& row : rows)
     text += fmt::format("| `{}` | {} | {} | {} |\n", row.path, type_text(row),
                         row.required ? "required" : "", row.meaning);
   return text;

@@ -62,5 +62,6 @@ std::span<const RateType> rate_types();
 
 /// The table as Markdown.
 std::string schema_markdown();
+std::string rows_markdown(std::span<const SchemaRow> rows);
 
 }  // namespace orrery

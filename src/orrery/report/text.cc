@@ -164,7 +164,41 @@ std::string catalogue_text(const Catalogue& catalogue) {
                format_si(l.bandwidth.value, "B/s"),
                l.bf16.value > 0 ? format_si(l.bf16.value, "FLOP/s") : "–",
                l.power.value > 0 ? fmt::format("{:.0f} W", l.power.value) : "–"});
-  return table.text();
+  Table clusters({{"cluster"}, {"title"}, {"device"}, {"tiers"}});
+  for (const ClusterListing& l : catalogue.list_clusters())
+    clusters.add({l.name, l.title, l.device, fmt::format("{}", fmt::join(l.tiers, ", "))});
+  return table.text() + "\n" + clusters.text();
+}
+
+namespace {
+
+/// Citations are long and shared by many figures: numbered in the table, written out once below.
+std::string cited_text(const std::vector<CitedFigure>& figures) {
+  std::vector<std::string> citations;
+  Table table({{"figure"}, {"value", Align::kRight}, {"source"}});
+  for (const CitedFigure& f : figures) {
+    const auto known = std::find(citations.begin(), citations.end(), f.source);
+    const auto number = known - citations.begin() + 1;
+    if (known == citations.end()) citations.push_back(f.source);
+    table.add({f.path, f.text, fmt::format("[{}]", number)});
+  }
+  std::string text = table.text(2) + "\nSources\n";
+  for (size_t i = 0; i < citations.size(); ++i)
+    text += hanging(fmt::format("  [{}] ", i + 1), citations[i]);
+  return text;
+}
+
+}  // namespace
+
+std::string cluster_text(const Catalogue& catalogue, const std::string& name,
+                         const std::vector<Override>& overrides) {
+  const Cluster cluster = catalogue.cluster(name, overrides);
+  std::string text = fmt::format("{} ({}, up to {:.0f} {})\n\n", cluster.title, cluster.name,
+                                 cluster.largest(), cluster.device.name);
+  text += cited_text(catalogue.cluster_figures(name, overrides));
+  if (!cluster.notes.empty()) text += "\n" + hanging("", cluster.notes);
+  text += list_text("Not known", cluster.gaps);
+  return text;
 }
 
 std::string device_text(const Catalogue& catalogue, const std::string& name,
@@ -172,18 +206,7 @@ std::string device_text(const Catalogue& catalogue, const std::string& name,
   const Device device = catalogue.device(name, overrides);
   std::string text = fmt::format("{} ({}, {} {})\n\n", device.title, device.name, device.vendor,
                                  device.architecture);
-  // Citations are long and shared by many figures: numbered here, written out once below.
-  std::vector<std::string> citations;
-  Table table({{"figure"}, {"value", Align::kRight}, {"source"}});
-  for (const CitedFigure& f : catalogue.figures(name, overrides)) {
-    const auto known = std::find(citations.begin(), citations.end(), f.source);
-    const auto number = known - citations.begin() + 1;
-    if (known == citations.end()) citations.push_back(f.source);
-    table.add({f.path, f.text, fmt::format("[{}]", number)});
-  }
-  text += table.text(2) + "\nSources\n";
-  for (size_t i = 0; i < citations.size(); ++i)
-    text += hanging(fmt::format("  [{}] ", i + 1), citations[i]);
+  text += cited_text(catalogue.figures(name, overrides));
   if (!device.notes.empty()) text += "\n" + hanging("", device.notes);
   text += list_text("Not known", device.gaps);
   return text;

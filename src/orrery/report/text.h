@@ -12,10 +12,14 @@ std::string prediction_text(const PredictAnswer& answer, const PredictRequest& r
                             size_t most);
 std::string calibration_text(const CalibrateAnswer& answer, const CalibrateRequest& request);
 std::string validation_text(const ValidateAnswer& answer, const ValidateRequest& request);
+std::string collective_text(const CollectiveAnswer& answer, const CollectiveRequest& request);
+std::string collective_fit_text(const CollectiveFitAnswer& answer);
 std::string inspection_text(const InspectAnswer& answer, size_t most);
 std::string catalogue_text(const Catalogue& catalogue);
 std::string device_text(const Catalogue& catalogue, const std::string& name,
                         const std::vector<Override>& overrides);
+std::string cluster_text(const Catalogue& catalogue, const std::string& name,
+                         const std::vector<Override>& overrides);
 std::string models_text(const Session& session);
 std::string zoo_text();
 
