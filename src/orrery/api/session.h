@@ -13,6 +13,7 @@
 #include "orrery/api/timeline.h"
 #include "orrery/base/registry.h"
 #include "orrery/base/source.h"
+#include "orrery/cluster/replay.h"
 #include "orrery/hardware/catalogue.h"
 #include "orrery/kernel/kernel_model.h"
 #include "orrery/model/stack.h"
@@ -132,7 +133,7 @@ struct InspectAnswer {
   int64_t partitions = 1, replicas = 1;
   size_t operations = 0;  ///< In the file.
   double executed = 0;    ///< With calls and loops followed.
-  size_t functions = 0;
+  size_t functions = 0;   ///< 0: a trace, which has none, nor arguments and outputs.
   double arguments_bytes = 0, outputs_bytes = 0;
   double parameters = 0;  ///< Elements of arguments known to be weights; 0: the file does not say.
   double parameter_bytes = 0;
@@ -195,14 +196,18 @@ class Session {
   CalibrateAnswer calibrate(const CalibrateRequest& request) const;
   /// Compares measurements with predictions at each row's own clock.
   ValidateAnswer validate(const ValidateRequest& request) const;
+  /// A Chakra trace (.et) too.
   InspectAnswer inspect(const std::string& workload, const ReadOptions& options) const;
+  /// Plays Chakra traces as ASTRA-sim does.
+  ReplayAnswer replay(const ReplayRequest& request) const;
 
   const Catalogue& catalogue() const { return catalogue_; }
   /// Registered components of a kind: "readers", "kernel models", "stacks".
   std::vector<std::pair<std::string, std::vector<Description>>> models() const;
 
   /// One request as JSON, with a "command" of predict, compare, kernel, calibrate, validate,
-  /// inspect, hardware, models or zoo and the fields of the requests above; the answer as JSON.
+  /// inspect, replay, hardware, models or zoo and the fields of the requests above; the answer
+  /// as JSON.
   std::string call(std::string_view request_json) const;
 
  private:
@@ -217,6 +222,7 @@ class Session {
 /// back exactly, keys in a fixed order.
 std::string to_json(const PredictAnswer& answer, const PredictRequest& request);
 std::string to_json(const InspectAnswer& answer);
+std::string to_json(const ReplayAnswer& answer, const ReplayRequest& request);
 std::string operators_json(const std::vector<OperatorRow>& rows,
                            const std::vector<OperatorAnswer>& answers);
 std::string hardware_json(const Catalogue& catalogue, const std::string& name,

@@ -20,6 +20,13 @@ constexpr uint64_t kLongestUs = 1'000'000'000'000;
 
 }  // namespace
 
+int moved_peer(const Part& part, int written, int rank, int ranks) {
+  int distance = (written - part.traced_as) % part.traced_ranks;
+  if (distance < 0) distance += part.traced_ranks;
+  if (distance > part.traced_ranks / 2) distance -= part.traced_ranks;  // the shorter way
+  return ((rank + distance) % ranks + ranks) % ranks;
+}
+
 Player::Player(Machine& machine, int rank, const Part& part, bool record)
     : machine_(&machine),
       rank_(rank),
@@ -201,13 +208,9 @@ void Player::begin_collective(uint32_t index) {
 }
 
 int Player::peer(uint32_t node, int written) const {
-  int rank = written;
-  if (part_.traced_ranks != 0 && written >= 0) {
-    int distance = (written - part_.traced_as) % part_.traced_ranks;
-    if (distance < 0) distance += part_.traced_ranks;
-    if (distance > part_.traced_ranks / 2) distance -= part_.traced_ranks;
-    rank = (rank_ + distance + machine_->ranks) % machine_->ranks;
-  }
+  const int rank = part_.traced_ranks == 0 || written < 0
+                       ? written
+                       : moved_peer(part_, written, rank_, machine_->ranks);
   if (rank < 0 || rank >= machine_->ranks || rank == rank_)
     fail(node, fmt::format("its peer is rank {}, not another of the {}", written, machine_->ranks));
   return rank;

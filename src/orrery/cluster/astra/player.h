@@ -21,6 +21,9 @@ struct Part {
   int traced_ranks = 0;  ///< 0: peers are as written.
 };
 
+/// The rank that stands to `rank` of `ranks` as `written` stood to the one that was traced.
+int moved_peer(const Part& part, int written, int rank, int ranks);
+
 /// When a node ran, in nanoseconds.
 struct Interval {
   uint32_t node = 0;

@@ -112,6 +112,7 @@ SimulationResult simulate(const Network& network, const System& system, const Gr
 bool foldable(const Network& network, const System& system, const Groups& groups,
               const chakra::Trace& trace, bool congestion) {
   if (system.replay_only) return true;
+  if (!system.of_node.empty()) return false;
   for (const auto& group : trace.groups())
     if (!group.empty()) {
       const auto at = groups.find(group);
@@ -121,7 +122,6 @@ bool foldable(const Network& network, const System& system, const Groups& groups
   for (const TraceNode& node : trace.nodes()) {
     if (node.type == NodeType::kCommSend || node.type == NodeType::kCommRecv) return false;
     if (node.type != NodeType::kCommColl) continue;
-    if (system.of_node.contains(node.id)) return false;
     const auto at = system.implementations.find(node.collective);
     if (at == system.implementations.end()) continue;
     for (const Implementation& implementation : at->second)

@@ -37,9 +37,14 @@ constexpr uint64_t kMost32 = std::numeric_limits<uint32_t>::max();
 
 }  // namespace
 
-Trace::Trace(const Source& source) : source_(source) {
+Trace::Trace(const Source& source, Dependencies dependencies) : source_(source) {
   std::vector<std::pair<uint32_t, uint64_t>> edges;  // node, id it depends on
   read_nodes(edges);
+  if (dependencies == Dependencies::kIgnored) {
+    dependencies_.assign(nodes_.size(), 0);
+    first_child_.assign(nodes_.size() + 1, 0);
+    return;
+  }
   link(edges);
   check_acyclic();
 }
@@ -203,12 +208,6 @@ std::string Trace::named(uint32_t node) const {
 
 void Trace::fail(uint32_t node, const std::string& message) const {
   fail_at_byte(source_, offsets_[node], message);
-}
-
-bool Trace::same_schedule(const Trace& other) const {
-  return nodes_ == other.nodes_ && dependencies_ == other.dependencies_ &&
-         first_child_ == other.first_child_ && children_ == other.children_ &&
-         groups_ == other.groups_;
 }
 
 }  // namespace orrery::chakra

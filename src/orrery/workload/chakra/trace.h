@@ -39,10 +39,12 @@ struct TraceNode {
 /// dependencies are taken, so that no trace needs much over a gigabyte.
 class Trace {
  public:
-  /// Throws `kInput` for a malformed file, for two nodes of one id, for a dependency on a
-  /// node that is not there and for nodes that depend on each other in a circle, which it
-  /// names.
-  explicit Trace(const Source& source);
+  enum class Dependencies : uint8_t { kChecked, kIgnored };
+
+  /// Throws `kInput` for a malformed file and, unless dependencies are ignored, for two nodes
+  /// of one id, for a dependency on a node that is not there and for nodes that depend on
+  /// each other in a circle, which it names. With them ignored no node has any.
+  explicit Trace(const Source& source, Dependencies dependencies = Dependencies::kChecked);
 
   const std::string& file() const { return source_.name(); }
   std::span<const TraceNode> nodes() const { return nodes_; }
@@ -58,9 +60,6 @@ class Trace {
   std::string named(uint32_t node) const;
   /// Throws `kInput` at the node's byte in the file.
   [[noreturn]] void fail(uint32_t node, const std::string& message) const;
-
-  /// Whether a simulation cannot tell them apart: names and what it does not read aside.
-  bool same_schedule(const Trace& other) const;
 
  private:
   void read_nodes(std::vector<std::pair<uint32_t, uint64_t>>& edges);
