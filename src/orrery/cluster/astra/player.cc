@@ -234,6 +234,12 @@ void Player::begin_message(uint32_t index) {
     machine_->transport.receive(other, rank_, node.tag, node.comm_bytes, handler);
 }
 
+bool Player::in_collective() const {
+  return std::ranges::any_of(running_, [this](uint32_t node) {
+    return part_.trace->nodes()[node].type == NodeType::kCommColl;
+  });
+}
+
 std::string Player::stuck() const {
   if (running_.empty()) return fmt::format("rank {} waits", rank_);
   // A message that never comes explains more than the collective behind it.
@@ -248,7 +254,8 @@ std::string Player::stuck() const {
     return fmt::format(
         "rank {}: {} waits for {} bytes with tag {} from rank {}, which never sends them", rank_,
         part_.trace->named(index), node.comm_bytes, node.tag, peer(index, node.source));
-  return fmt::format("rank {}: {}, {} of {} bytes, waits for ranks that do not take part in it",
+  return fmt::format("rank {}: {}, {} of {} bytes, waits for ranks that do not take part in it, or "
+                     "with another size",
                      rank_, part_.trace->named(index), name(node.collective), node.comm_bytes);
 }
 

@@ -52,6 +52,7 @@ class Player {
   const std::vector<Interval>& intervals() const { return intervals_; }
   /// What an unfinished rank waits for, in words.
   std::string stuck() const;
+  bool in_collective() const;
 
  private:
   enum Unit : uint8_t { kHost, kCompute, kCommunication, kReceive, kUnits };

@@ -66,16 +66,23 @@ class Simulation final : public HandlerTarget {
  private:
   void check_finished() const {
     size_t unfinished = 0;
+    size_t in_collectives = 0;
     const Player* first = nullptr;
     for (const Player& player : players_) {
       if (player.finished()) continue;
       ++unfinished;
+      if (player.in_collective()) ++in_collectives;
       if (first == nullptr) first = &player;
     }
     if (first == nullptr) return;
     throw Error(ErrorKind::kInput,
                 fmt::format("the replay stops at {} ns with {} of {} ranks unfinished: {}",
-                            events_.now(), unfinished, players_.size(), first->stuck()));
+                            events_.now(), unfinished, players_.size(), first->stuck()) +
+                    (in_collectives == players_.size()
+                         ? "; every rank is in a collective: where they are the same, chunks of "
+                           "different ranks block each other, which as many "
+                           "active-chunks-per-dimension as preferred-dataset-splits avoid"
+                         : ""));
   }
 
   EventQueue<Event> events_;
