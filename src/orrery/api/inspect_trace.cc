@@ -44,10 +44,10 @@ InspectAnswer inspect_trace(const Source& source) {
     a.total_flops += static_cast<double>(node.operations);
     (node.cpu ? host_us : device_us) += static_cast<double>(node.duration_us);
     if (!is_communication(node.type)) continue;
-    const std::string kind(node.type == NodeType::kCommSend     ? "send"
-                           : node.type == NodeType::kCommRecv   ? "receive"
-                           : node.has_comm_type                 ? name(node.collective)
-                                                                : "collective");
+    const std::string kind(node.type == NodeType::kCommSend   ? "send"
+                           : node.type == NodeType::kCommRecv ? "receive"
+                           : node.has_comm_type               ? name(node.collective)
+                                                              : "collective");
     ++exchanged[{kind, bytes, trace.groups()[node.group]}];
   }
   for (size_t type = 0; type < by_type.size(); ++type)
@@ -59,8 +59,9 @@ InspectAnswer inspect_trace(const Source& source) {
     }
   for (const auto& [key, count] : exchanged) {
     const auto& [kind, bytes, group] = key;
+    const bool message = kind == "send" || kind == "receive";
     a.collectives.push_back({group.empty() ? kind : fmt::format("{} in group {}", kind, group),
-                             count, bytes, 0});
+                             count, bytes, message ? 2 : 0});
   }
   if (!reader.metadata().version.empty())
     a.notes.push_back("written by version " + reader.metadata().version);

@@ -2,9 +2,7 @@
 
 namespace orrery {
 
-ReplayAnswer Session::replay(const ReplayRequest& request) const {
-  return orrery::replay(request);
-}
+ReplayAnswer Session::replay(const ReplayRequest& request) const { return orrery::replay(request); }
 
 std::string to_json(const ReplayAnswer& a, const ReplayRequest& request) {
   JsonAnswer ranks = JsonAnswer::array();

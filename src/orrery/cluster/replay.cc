@@ -57,23 +57,24 @@ ReplayAnswer replay(const ReplayRequest& request) {
     for (const std::string& key : system.ignored) keys += (keys.empty() ? "" : ", ") + key;
     answer.notes.push_back("ignored in the system JSON, as ASTRA-sim does: " + keys);
   }
-  const astra::Groups groups = request.groups.empty()
-                                   ? astra::Groups()
-                                   : astra::read_groups(Source::from_file(request.groups), ranks);
+  astra::Groups groups = request.groups.empty()
+                             ? astra::Groups()
+                             : astra::read_groups(Source::from_file(request.groups), ranks);
   const ReplayTraces traces = load_traces(request.prefix, ranks, request.ranks != 0);
+  for (const auto& trace : traces.files) astra::add_traced_groups(groups, *trace, ranks);
   if (!request.write.empty()) write_traces(traces, request.write);
   answer.traced_ranks = traces.traced_ranks;
   if (traces.traced_ranks < ranks)
-    answer.notes.push_back(fmt::format("{} ranks were traced; the others do as they do",
-                                       traces.traced_ranks));
+    answer.notes.push_back(
+        fmt::format("{} ranks were traced; the others do as they do", traces.traced_ranks));
   for (const astra::Part& part : traces.parts) answer.nodes += part.trace->nodes().size();
 
   astra::SimulationOptions options;
   options.congestion = request.congestion;
   options.record = request.timeline;
-  options.folded = !request.exact && traces.all_alike &&
-                   astra::foldable(network, system, groups, *traces.parts[0].trace,
-                                   request.congestion);
+  options.folded =
+      !request.exact && traces.all_alike &&
+      astra::foldable(network, system, groups, *traces.parts[0].trace, request.congestion);
   if (request.timeline &&
       (options.folded ? traces.parts[0].trace->nodes().size() : answer.nodes) > kMostTimelineNodes)
     throw_usage(fmt::format("a timeline of {} nodes is too long: {} at most", answer.nodes,

@@ -10,16 +10,16 @@ inline constexpr int kMostReplayRanks = 1 << 20;
 
 /// Chakra traces with ASTRA-sim's own inputs.
 struct ReplayRequest {
-  std::string prefix;   ///< Traces are PREFIX.0.et, PREFIX.1.et …
-  std::string network;  ///< YAML of its analytical networks.
-  std::string system;   ///< JSON of its system layer.
-  std::string groups;   ///< JSON of communicator groups; may be empty.
+  std::string prefix;      ///< Traces are PREFIX.0.et, PREFIX.1.et …
+  std::string network;     ///< YAML of its analytical networks.
+  std::string system;      ///< JSON of its system layer.
+  std::string groups;      ///< JSON of communicator groups; may be empty.
   bool congestion = true;  ///< Links carry one message at a time.
   /// How many ranks to play; 0: those of the network. Others than were traced must all have
   /// the same to do, up to whom they send to; the network's last dimension is fitted to them.
   int ranks = 0;
-  bool exact = false;    ///< Simulate every rank, even where one would tell of all.
-  std::string write;     ///< Prefix to write the traces played to; may be empty.
+  bool exact = false;     ///< Simulate every rank, even where one would tell of all.
+  std::string write;      ///< Prefix to write the traces played to; may be empty.
   bool timeline = false;  ///< Whether the answer's timeline is wanted.
 };
 
@@ -50,7 +50,7 @@ struct ReplayAnswer {
   uint64_t nodes = 0;             ///< Of all ranks together.
   /// One rank was simulated for all, which do the same at the same time.
   bool folded = false;
-  uint64_t messages = 0;  ///< That were simulated.
+  uint64_t messages = 0;               ///< That were simulated.
   std::vector<ReplayedNode> timeline;  ///< By rank and start; if folded, of rank 0 alone.
   std::vector<std::string> notes;
 };

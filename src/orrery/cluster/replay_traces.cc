@@ -73,14 +73,14 @@ ReplayTraces load_traces(const std::string& prefix, int ranks, bool extend) {
     ++traces.traced_ranks;
   }
   if (extend && exists(file_of(prefix, ranks)))
-    throw_usage(fmt::format("{} has traces of more than {} ranks: playing only some of them is not "
-                            "modelled",
-                            prefix, ranks));
+    throw_usage(
+        fmt::format("{} has traces of more than {} ranks: playing only some of them is not "
+                    "modelled",
+                    prefix, ranks));
   traces.all_alike = true;
   const Part first = traces.parts[0];
-  const bool messages = std::ranges::any_of(first.trace->nodes(), [](const TraceNode& n) {
-    return n.source >= 0 || n.destination >= 0;
-  });
+  const bool messages = std::ranges::any_of(
+      first.trace->nodes(), [](const TraceNode& n) { return n.source >= 0 || n.destination >= 0; });
   for (const Part& part : traces.parts) {
     if (part.trace == first.trace && !messages) continue;
     const int64_t node = first_difference(*first.trace, first.traced_as, *part.trace,

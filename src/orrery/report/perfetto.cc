@@ -44,7 +44,8 @@ void add_parts(const Timeline& t, TraceEvents& trace) {
     for (const size_t s : open) spans[s].end_s = l.end_s;
   }
   for (const Span& s : spans)
-    trace.slice(kDevice, kParts, json_text(t.parts[s.part].name), nanoseconds(s.start_s), nanoseconds(s.end_s), "{}");
+    trace.slice(kDevice, kParts, json_text(t.parts[s.part].name), nanoseconds(s.start_s),
+                nanoseconds(s.end_s), "{}");
 }
 
 }  // namespace
@@ -60,7 +61,8 @@ std::string perfetto_trace(const PredictAnswer& answer, const PredictRequest& re
   trace.name_track(kHost, kQueue, "dispatch");
 
   trace.slice(
-      kDevice, kStep, json_text(request.workload), nanoseconds(t.step_start_s), nanoseconds(t.step_end_s),
+      kDevice, kStep, json_text(request.workload), nanoseconds(t.step_start_s),
+      nanoseconds(t.step_end_s),
       fmt::format(
           R"({{"low_us":{:.6g},"high_us":{:.6g},"flops":{:.6g},"bytes":{:.6g},"launches":{:.0f}}})",
           answer.latency_low_s * 1e6, answer.latency_high_s * 1e6, answer.flops, answer.bytes,
@@ -79,9 +81,10 @@ std::string perfetto_trace(const PredictAnswer& answer, const PredictRequest& re
     trace.slice(kDevice, kStream, names[l.kernel], nanoseconds(l.start_s), nanoseconds(l.end_s),
                 fmt::format(R"({{{},"count":{:.0f}}})", arguments[l.kernel], l.count));
   for (const TimelineLaunch& l : t.launches)
-    trace.slice(kHost, kQueue, names[l.kernel], nanoseconds(l.host_start_s), nanoseconds(l.host_end_s),
-                fmt::format(R"({{"count":{:.0f}}})", l.count));
-  for (const HeldMemory& m : t.memory) trace.counter(kDevice, "memory", nanoseconds(m.time_s), m.bytes);
+    trace.slice(kHost, kQueue, names[l.kernel], nanoseconds(l.host_start_s),
+                nanoseconds(l.host_end_s), fmt::format(R"({{"count":{:.0f}}})", l.count));
+  for (const HeldMemory& m : t.memory)
+    trace.counter(kDevice, "memory", nanoseconds(m.time_s), m.bytes);
   std::string note = "One step of many that follow each other.";
   if (t.folded)
     note += fmt::format(

@@ -31,8 +31,7 @@ std::string perfetto_trace(const ReplayAnswer& answer, const ReplayRequest& requ
     if (node.rank != rank) {
       rank = node.rank;
       receives.clear();
-      trace.name_process(process,
-                         answer.folded ? "every rank" : fmt::format("rank {}", node.rank));
+      trace.name_process(process, answer.folded ? "every rank" : fmt::format("rank {}", node.rank));
       trace.name_track(process, kHost, "host");
       trace.name_track(process, kCompute, "compute");
       trace.name_track(process, kCommunication, "communication");
@@ -53,10 +52,10 @@ std::string perfetto_trace(const ReplayAnswer& answer, const ReplayRequest& requ
                 fmt::format(R"({{"node":{},"kind":{},"bytes":{}}})", node.id, json_text(node.kind),
                             node.bytes));
   }
-  return trace.finish(
-      fmt::format(R"({{"made_by":"orrery {}","traces":{},"network":{},"system":{},"congestion":"{}"}})",
-                  kVersion, json_text(request.prefix), json_text(request.network),
-                  json_text(request.system), request.congestion ? "aware" : "unaware"));
+  return trace.finish(fmt::format(
+      R"({{"made_by":"orrery {}","traces":{},"network":{},"system":{},"congestion":"{}"}})",
+      kVersion, json_text(request.prefix), json_text(request.network), json_text(request.system),
+      request.congestion ? "aware" : "unaware"));
 }
 
 }  // namespace orrery

@@ -40,19 +40,18 @@ Table rank_table(const std::vector<ReplayRank>& ranks, size_t most, size_t& left
 }  // namespace
 
 std::string replay_text(const ReplayAnswer& a, const ReplayRequest& request, size_t most) {
-  std::string text =
-      fmt::format("{} on {} ranks, {} congestion\n\n", request.prefix, a.ranks.size(),
-                  request.congestion ? "with" : "without");
+  std::string text = fmt::format("{} on {} ranks, {} congestion\n\n", request.prefix,
+                                 a.ranks.size(), request.congestion ? "with" : "without");
   const auto line = [&](const char* what, const std::string& value) {
     text += fmt::format("  {:<13}{}\n", what, value);
   };
   line("total", fmt::format("{} ns ({})", nanoseconds(a.total_ns),
                             format_seconds(static_cast<double>(a.total_ns) * 1e-9)));
   line("nodes", nanoseconds(a.nodes));
-  line("simulated", fmt::format("{}, {} messages",
-                                a.folded ? "one rank for all, which do the same at the same time"
-                                         : "every rank",
-                                nanoseconds(a.messages)));
+  line("simulated",
+       fmt::format("{}, {} messages",
+                   a.folded ? "one rank for all, which do the same at the same time" : "every rank",
+                   nanoseconds(a.messages)));
   text += "\nBy rank\n";
   size_t left_out = 0;
   text += rank_table(a.ranks, most, left_out).text(2);

@@ -98,12 +98,14 @@ std::string inspection_text(const InspectAnswer& a, size_t most) {
   const auto line = [&](const char* what, const std::string& value) {
     text += fmt::format("  {:<13}{}\n", what, value);
   };
-  if (a.functions == 0) line("nodes", count_text(static_cast<double>(a.operations)));
-  else line("operations",
-       fmt::format(
-           "{} in {} functions; {} with work to do a step{}",
-           count_text(static_cast<double>(a.operations)), a.functions, count_text(a.executed),
-           a.unknown_operations > 0 ? fmt::format(", {} UNKNOWN", a.unknown_operations) : ""));
+  if (a.functions == 0)
+    line("nodes", count_text(static_cast<double>(a.operations)));
+  else
+    line("operations",
+         fmt::format(
+             "{} in {} functions; {} with work to do a step{}",
+             count_text(static_cast<double>(a.operations)), a.functions, count_text(a.executed),
+             a.unknown_operations > 0 ? fmt::format(", {} UNKNOWN", a.unknown_operations) : ""));
   if (a.parameters > 0)
     line("parameters",
          fmt::format("{} ({})", count_text(a.parameters), format_bytes(a.parameter_bytes)));

@@ -12,8 +12,7 @@ using chakra::Collective;
 
 std::pair<uint64_t, uint64_t> CollectivePlanner::chunks(const CollectiveRequest& request) const {
   const uint64_t splits = machine_->system.splits;
-  if (splits == 0)
-    throw std::invalid_argument("the system JSON must say preferred-dataset-splits");
+  if (splits == 0) throw std::invalid_argument("the system JSON must say preferred-dataset-splits");
   uint64_t bytes = request.bytes;
   uint64_t chunk = bytes / splits;
   if (request.kind != Collective::kAllGather && chunk < static_cast<uint64_t>(machine_->ranks)) {
@@ -28,8 +27,7 @@ std::pair<uint64_t, uint64_t> CollectivePlanner::chunks(const CollectiveRequest&
 
 std::vector<CollectivePlanner::Level> CollectivePlanner::levels(
     const CollectiveRequest& request) const {
-  if (request.group != nullptr &&
-      request.group->size() != static_cast<size_t>(machine_->ranks)) {
+  if (request.group != nullptr && request.group->size() != static_cast<size_t>(machine_->ranks)) {
     const std::vector<int>& members = *request.group;
     const auto at = std::find(members.begin(), members.end(), rank_);
     if (at == members.end())
@@ -90,9 +88,9 @@ Phase CollectivePlanner::phase(const Level& level, const CollectiveRequest& requ
   const bool tree = algorithm == Algorithm::kDoubleBinaryTree;
   if ((tree || algorithm == Algorithm::kHalvingDoubling) &&
       !std::has_single_bit(static_cast<uint32_t>(level.ring.size)))
-    throw std::invalid_argument(
-        fmt::format("{} needs a power of two of ranks, not {}",
-                    tree ? "doubleBinaryTree" : "halvingDoubling", level.ring.size));
+    throw std::invalid_argument(fmt::format("{} needs a power of two of ranks, not {}",
+                                            tree ? "doubleBinaryTree" : "halvingDoubling",
+                                            level.ring.size));
   if (algorithm == Algorithm::kHalvingDoubling && kind == Collective::kAllToAll)
     throw std::invalid_argument("halvingDoubling cannot do an all-to-all");
   if (algorithm != Algorithm::kCustom && machine_->system.memory_bytes_per_s <= 0 &&
@@ -123,8 +121,7 @@ std::vector<Phase> CollectivePlanner::phases(const CollectiveRequest& request, u
   for (size_t i = 0; i + 1 < involved.size(); ++i)
     add(involved[i], Collective::kReduceScatter, true);
   if (!involved.empty()) add(involved.back(), Collective::kAllReduce, true);
-  for (size_t i = involved.size(); i-- > 1;)
-    add(involved[i - 1], Collective::kAllGather, false);
+  for (size_t i = involved.size(); i-- > 1;) add(involved[i - 1], Collective::kAllGather, false);
   return phases;
 }
 

@@ -20,6 +20,7 @@ struct Machine {
   int ranks = 0;
   EventQueue<Event>& events;
   Transport& transport;
+  uint64_t planned_messages = 0;  ///< Of all collectives that were begun.
   /// Traces of custom collectives by file, read when first used.
   std::map<std::string, std::unique_ptr<chakra::Trace>> custom = {};
 

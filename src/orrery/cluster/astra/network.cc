@@ -50,6 +50,13 @@ Block block(const Source& file, const YamlNode& node) {
 
 }  // namespace
 
+uint64_t whole_ns(double nanoseconds) {
+  constexpr double kLongest = 1e15;
+  if (!(nanoseconds <= kLongest))
+    throw Error(ErrorKind::kInput, "a message or an access to memory takes more than 10^15 ns");
+  return static_cast<uint64_t>(nanoseconds);
+}
+
 int Network::ranks() const {
   int product = 1;
   for (const Dimension& d : dimensions) product *= d.ranks;
@@ -79,8 +86,7 @@ uint64_t Network::delay_ns(int from, int to, uint64_t bytes) const {
     const int a = from % d.ranks;
     const int b = to % d.ranks;
     if (a != b)
-      return static_cast<uint64_t>(hops(d, a, b) * d.latency_ns +
-                                   static_cast<double>(bytes) / d.bytes_per_ns);
+      return whole_ns(hops(d, a, b) * d.latency_ns + static_cast<double>(bytes) / d.bytes_per_ns);
     from /= d.ranks;
     to /= d.ranks;
   }
@@ -94,7 +100,8 @@ Network read_network(const Source& yaml) {
   for (const YamlNode& key : root.keys)
     if (key.text != "topology" && key.text != "npus_count" && key.text != "bandwidth" &&
         key.text != "latency")
-      fail(yaml, key, fmt::format("'{}' is not a key of ASTRA-sim's analytical networks", key.text));
+      fail(yaml, key,
+           fmt::format("'{}' is not a key of ASTRA-sim's analytical networks", key.text));
   const YamlNode& topology = sequence(yaml, root, "topology", 0);
   const size_t count = topology.values.size();
   const YamlNode& ranks = sequence(yaml, root, "npus_count", count);
@@ -109,7 +116,8 @@ Network read_network(const Source& yaml) {
     product *= size;
     if (size != std::floor(size) || product > kMostRanks)
       fail(yaml, ranks.values[i],
-           fmt::format("npus_count: expected whole numbers whose product is at most {}", kMostRanks));
+           fmt::format("npus_count: expected whole numbers whose product is at most {}",
+                       kMostRanks));
     d.ranks = static_cast<int>(size);
     const double gigabytes = number(yaml, bandwidth.values[i], "bandwidth", 0);
     if (gigabytes <= 0) fail(yaml, bandwidth.values[i], "bandwidth: expected more than 0");

@@ -38,6 +38,10 @@ struct Network {
   uint64_t delay_ns(int from, int to, uint64_t bytes) const;
 };
 
+/// Whole nanoseconds, cut off; throws `kInput` for what takes more than 10^15, over eleven
+/// days, so that no sum of times runs over.
+uint64_t whole_ns(double nanoseconds);
+
 /// ASTRA-sim's network YAML: `topology` (Ring | FullyConnected | Switch), `npus_count`,
 /// `bandwidth` (GB/s of 2^30 bytes) and `latency` (ns), each with one element a dimension.
 /// Throws `kInput` with line and column for anything else.

@@ -53,6 +53,7 @@ class Player {
   /// What an unfinished rank waits for, in words.
   std::string stuck() const;
   bool in_collective() const;
+  const std::string& file() const { return part_.trace->file(); }
 
  private:
   enum Unit : uint8_t { kHost, kCompute, kCommunication, kReceive, kUnits };

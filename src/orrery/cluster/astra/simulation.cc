@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <deque>
 
 namespace orrery::astra {
@@ -10,6 +11,16 @@ namespace {
 using chakra::Collective;
 using chakra::NodeType;
 using chakra::TraceNode;
+
+std::string unclaimed_text(const Transport::Unclaimed& u) {
+  return fmt::format(
+      "{} {} that no node receives, {}of {} bytes with tag {} from rank {} to rank {}", u.count,
+      u.count == 1 ? "message was sent" : "messages were sent", u.count == 1 ? "" : "the first ",
+      u.bytes, u.tag, u.from, u.to);
+}
+
+/// No single delay is longer than a thousandth of it: times stay far below 2^64.
+constexpr uint64_t kLongestRun = 1'000'000'000'000'000'000;
 
 class Simulation final : public HandlerTarget {
  public:
@@ -30,6 +41,8 @@ class Simulation final : public HandlerTarget {
   SimulationResult run() {
     for (Player& player : players_) player.start();
     for (Event event; events_.next(event);) {
+      if (events_.now() > kLongestRun)
+        throw Error(ErrorKind::kInput, "the replay takes more than 10^18 ns, some thirty years");
       if (event.kind == Event::Kind::kRank)
         players_[event.a].run(event.b);
       else
@@ -42,10 +55,7 @@ class Simulation final : public HandlerTarget {
       result.ranks.push_back(
           {player.finish_ns(), player.compute_ns(), player.host_ns(), player.intervals()});
     if (const Transport::Unclaimed u = transport_.unclaimed(); u.count > 0)
-      result.notes.push_back(
-          fmt::format("{} messages were sent that no node receives, the first of {} bytes with "
-                      "tag {} from rank {} to rank {}",
-                      u.count, u.bytes, u.tag, u.from, u.to));
+      result.notes.push_back(unclaimed_text(u));
     return result;
   }
 
@@ -75,14 +85,17 @@ class Simulation final : public HandlerTarget {
       if (first == nullptr) first = &player;
     }
     if (first == nullptr) return;
-    throw Error(ErrorKind::kInput,
-                fmt::format("the replay stops at {} ns with {} of {} ranks unfinished: {}",
-                            events_.now(), unfinished, players_.size(), first->stuck()) +
-                    (in_collectives == players_.size()
-                         ? "; every rank is in a collective: where they are the same, chunks of "
-                           "different ranks block each other, which as many "
-                           "active-chunks-per-dimension as preferred-dataset-splits avoid"
-                         : ""));
+    std::string message =
+        fmt::format("the replay stops at {} ns with {} of {} ranks unfinished: {}", events_.now(),
+                    unfinished, players_.size(), first->stuck());
+    if (const Transport::Unclaimed u = transport_.unclaimed(); u.count > 0)
+      message += fmt::format("; {}", unclaimed_text(u));
+    if (in_collectives == players_.size())
+      message +=
+          "; every rank is in a collective: where they are the same, chunks of different ranks "
+          "block each other, which as many active-chunks-per-dimension as "
+          "preferred-dataset-splits avoid";
+    throw_input(first->file(), std::move(message));
   }
 
   EventQueue<Event> events_;
@@ -91,22 +104,18 @@ class Simulation final : public HandlerTarget {
   std::deque<Player> players_;
 };
 
-bool symmetric(const Network& network, const Implementation& implementation, bool congestion) {
+/// Whether all ranks see the same of the collective's part in this dimension.
+bool symmetric(const Network& network, size_t dimension, const Implementation& implementation,
+               bool congestion) {
   if (implementation.one && network.dimensions.size() > 1) return false;
-  switch (implementation.algorithm) {
-    case Algorithm::kRing:
-    case Algorithm::kDirect:
-      return true;
-    case Algorithm::kHalvingDoubling:
-      // Partners differ in one bit: on a ring some send forwards and some backwards.
-      for (const Dimension& d : network.dimensions)
-        if (congestion && d.block == Block::kRing) return false;
-      return true;
-    case Algorithm::kDoubleBinaryTree:
-    case Algorithm::kCustom:
-      return false;
-  }
-  return false;
+  if (implementation.algorithm == Algorithm::kDoubleBinaryTree ||
+      implementation.algorithm == Algorithm::kCustom)
+    return false;
+  // Round a ring, messages to ranks further away pass through others, and which of two that
+  // come to a link at one time goes first depends on who they are.
+  const Dimension& d = network.dimensions[std::min(dimension, network.dimensions.size() - 1)];
+  const bool passes_through = d.block == Block::kRing && d.ranks > 3;
+  return !(congestion && passes_through) || implementation.algorithm == Algorithm::kRing;
 }
 
 }  // namespace
@@ -131,8 +140,8 @@ bool foldable(const Network& network, const System& system, const Groups& groups
     if (node.type != NodeType::kCommColl) continue;
     const auto at = system.implementations.find(node.collective);
     if (at == system.implementations.end()) continue;
-    for (const Implementation& implementation : at->second)
-      if (!symmetric(network, implementation, congestion)) return false;
+    for (size_t d = 0; d < at->second.size(); ++d)
+      if (!symmetric(network, d, at->second[d], congestion)) return false;
   }
   return true;
 }

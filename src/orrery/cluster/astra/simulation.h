@@ -37,8 +37,8 @@ SimulationResult simulate(const Network& network, const System& system, const Gr
                           const std::vector<Part>& parts, const SimulationOptions& options);
 
 /// Whether all ranks do the same at the same time, so that one tells of all: the network
-/// looks the same from each, and all play `trace`, which has collectives of all ranks by ring,
-/// direct or halving-doubling alone.
+/// looks the same from each, and all play `trace`, which has collectives of all ranks alone, by
+/// ring, direct or halving-doubling; with congestion on a ring of more than 3 by ring only.
 bool foldable(const Network& network, const System& system, const Groups& groups,
               const chakra::Trace& trace, bool congestion);
 

@@ -109,9 +109,8 @@ TEST(AstraTree, GoesUpAndDown) {
   System two = system;
   two.splits = 2;
   two.active_chunks = 2;
-  EXPECT_THAT(
-      finish_times(network, two, {TraceMaker().collective(Collective::kAllReduce, 2000)}),
-      ElementsAre(4400u, 4400u, 4400u, 4400u));
+  EXPECT_THAT(finish_times(network, two, {TraceMaker().collective(Collective::kAllReduce, 2000)}),
+              ElementsAre(4400u, 4400u, 4400u, 4400u));
 }
 
 TEST(AstraTree, PlacesAreThoseOfACompleteTree) {
@@ -192,11 +191,10 @@ TEST(AstraGroups, AreRingsOfTheirOwn) {
   EXPECT_THAT(message_of([&] { finish_times(simple_network(Block::kRing, 4), system, traces); }),
               HasSubstr("communicator group '1' is not in the groups JSON"));
   traces[1] = traces[0];
-  EXPECT_THAT(
-      message_of([&] {
-        finish_times(simple_network(Block::kRing, 4), system, traces, false, groups);
-      }),
-      HasSubstr("rank 1 is not in the communicator group it asks for"));
+  EXPECT_THAT(message_of([&] {
+                finish_times(simple_network(Block::kRing, 4), system, traces, false, groups);
+              }),
+              HasSubstr("rank 1 is not in the communicator group it asks for"));
 }
 
 TEST(AstraPlayer, OverlapsUnitsAndKeepsOneNodeOnEach) {
@@ -239,9 +237,8 @@ TEST(AstraPlayer, RunsNewerCollectivesFirstOrLast) {
   System system = simple_system(Algorithm::kRing);
   system.splits = 2;
   // The units allow one communication at a time, so the order shows only in time spent.
-  const TraceMaker trace = TraceMaker()
-                               .collective(Collective::kAllReduce, 4000)
-                               .collective(Collective::kAllReduce, 400);
+  const TraceMaker trace =
+      TraceMaker().collective(Collective::kAllReduce, 4000).collective(Collective::kAllReduce, 400);
   EXPECT_THAT(finish_times(network, system, {trace}), Each(2 * (2 * 1100) + 2 * (2 * 200u)));
 }
 
@@ -254,8 +251,7 @@ TEST(AstraPlayer, FollowsTheRoofline) {
   // 10^6 operations at 10^12/s: 1,000 ns; on 10^4 bytes, 10^11/s: 10,000 ns; on no bytes it
   // is no work at all.
   EXPECT_THAT(finish_times(network, system, {TraceMaker().work(1'000'000, 1'000)}), Each(1'000u));
-  EXPECT_THAT(finish_times(network, system, {TraceMaker().work(1'000'000, 10'000)}),
-              Each(10'000u));
+  EXPECT_THAT(finish_times(network, system, {TraceMaker().work(1'000'000, 10'000)}), Each(10'000u));
   EXPECT_THAT(finish_times(network, system, {TraceMaker().work(1'000'000, 0)}), Each(0u));
 }
 
@@ -275,16 +271,16 @@ TEST(AstraPlayer, PassesMessages) {
 TEST(AstraPlayer, NamesWhatNeverEnds) {
   const Network network = simple_network(Block::kRing, 2);
   const System system = simple_system(Algorithm::kRing);
+  EXPECT_THAT(
+      message_of([&] {
+        finish_times(network, system, {TraceMaker().receive(1, 500), TraceMaker().send(0, 400)});
+      }),
+      HasSubstr("1 of 2 ranks unfinished: rank 0: node 0 'n0' waits for 500 bytes with "
+                "tag 0 from rank 1, which never sends them"));
   EXPECT_THAT(message_of([&] {
-                finish_times(network, system,
-                             {TraceMaker().receive(1, 500), TraceMaker().send(0, 400)});
-              }),
-              HasSubstr("1 of 2 ranks unfinished: rank 0: node 0 'n0' waits for 500 bytes with "
-                        "tag 0 from rank 1, which never sends them"));
-  EXPECT_THAT(message_of([&] {
-                finish_times(network, system,
-                             {TraceMaker().collective(Collective::kAllReduce, 800),
-                              TraceMaker().comp(1)});
+                finish_times(
+                    network, system,
+                    {TraceMaker().collective(Collective::kAllReduce, 800), TraceMaker().comp(1)});
               }),
               HasSubstr("rank 0: node 0 'n0', all-reduce of 800 bytes, waits for ranks"));
 }
@@ -316,10 +312,9 @@ TEST(AstraFolding, TellsOfAllRanks) {
     Network network;
     const int dimensions = trial < 2 ? 1 : pick(1, 1, 1, 2, 3);
     for (int d = 0; d < dimensions; ++d)
-      network.dimensions.push_back(
-          {pick(Block::kRing, Block::kFullyConnected, Block::kSwitch),
-           dimensions == 1 ? pick(2, 3, 4, 7, 8, 16) : pick(2, 3, 4), pick(0.3, 1.0, 429.5),
-           pick(0.0, 100.0, 936.25)});
+      network.dimensions.push_back({pick(Block::kRing, Block::kFullyConnected, Block::kSwitch),
+                                    dimensions == 1 ? pick(2, 3, 4, 7, 8, 16) : pick(2, 3, 4),
+                                    pick(0.3, 1.0, 429.5), pick(0.0, 100.0, 936.25)});
     if (trial == 0) network.dimensions = {{Block::kSwitch, 512, 429.5, 936.25}};
     if (trial == 1) network.dimensions = {{Block::kRing, 512, 1.0, 100.0}};
     System system = simple_system(Algorithm::kRing);
@@ -333,9 +328,9 @@ TEST(AstraFolding, TellsOfAllRanks) {
       list.clear();
       for (int d = 0; d < dimensions; ++d) {
         Implementation i;
-        i.algorithm =
-            trial < 2 ? Algorithm::kRing
-                      : pick(Algorithm::kRing, Algorithm::kDirect, Algorithm::kHalvingDoubling);
+        i.algorithm = trial < 2
+                          ? Algorithm::kRing
+                          : pick(Algorithm::kRing, Algorithm::kDirect, Algorithm::kHalvingDoubling);
         if (i.algorithm == Algorithm::kHalvingDoubling &&
             (network.dimensions[static_cast<size_t>(d)].ranks % 3 == 0 ||
              network.dimensions[static_cast<size_t>(d)].ranks % 7 == 0 ||

@@ -106,15 +106,13 @@ class Rounds : public StepAlgorithm {
 class RingSteps : public Rounds {
  public:
   RingSteps(const Phase& phase, StepPort& port) : Rounds(phase, port) {
-    const int64_t n = phase.ring.size;
     const int step = phase.clockwise ? 1 : phase.ring.size - 1;
     to_ = (phase.ring.index + step) % phase.ring.size;
     from_ = (phase.ring.index + phase.ring.size - step) % phase.ring.size;
-    bytes_ = phase.kind == Collective::kAllGather ? phase.bytes
-                                                  : phase.bytes / static_cast<uint64_t>(n);
-    steps_left_ = phase.kind == Collective::kAllReduce  ? 2 * (n - 1)
-                  : phase.kind == Collective::kAllToAll ? n * (n - 1) / 2
-                                                        : n - 1;
+    bytes_ = phase.kind == Collective::kAllGather
+                 ? phase.bytes
+                 : phase.bytes / static_cast<uint64_t>(phase.ring.size);
+    steps_left_ = static_cast<int64_t>(phase.messages());
   }
 
  protected:
@@ -133,7 +131,6 @@ class DirectSteps final : public RingSteps {
     const int others = phase.ring.size - 1;
     const int window = phase.implementation.window;
     parallel_ = window < 0 ? others : std::min(window, others);
-    if (phase.kind == Collective::kAllToAll) steps_left_ = others;
   }
 
   void released() override {
@@ -168,7 +165,7 @@ class HalvingDoublingSteps final : public Rounds {
   HalvingDoublingSteps(const Phase& phase, StepPort& port) : Rounds(phase, port) {
     const auto n = static_cast<uint32_t>(phase.ring.size);
     rounds_ = std::bit_width(n) - 1;
-    steps_left_ = phase.kind == Collective::kAllReduce ? 2 * rounds_ : rounds_;
+    steps_left_ = static_cast<int64_t>(phase.messages());
     growing_ = phase.kind != Collective::kAllGather;
     distance_ = growing_ ? 1 : phase.ring.size / 2;
     bytes_ = growing_ ? phase.bytes / 2 : phase.bytes;
@@ -266,6 +263,24 @@ uint64_t Phase::bytes_after() const {
   if (kind == Collective::kAllGather) return bytes * static_cast<uint64_t>(ring.size);
   if (kind == Collective::kReduceScatter) return bytes / static_cast<uint64_t>(ring.size);
   return bytes;
+}
+
+uint64_t Phase::messages() const {
+  const auto n = static_cast<uint64_t>(ring.size);
+  const uint64_t halves = kind == Collective::kAllReduce ? 2 : 1;
+  switch (implementation.algorithm) {
+    case Algorithm::kRing:
+      return kind == Collective::kAllToAll ? n * (n - 1) / 2 : halves * (n - 1);
+    case Algorithm::kDirect:
+      return halves * (n - 1);
+    case Algorithm::kHalvingDoubling:
+      return halves * static_cast<uint64_t>(std::bit_width(n) - 1);
+    case Algorithm::kDoubleBinaryTree:
+      return 3;
+    case Algorithm::kCustom:
+      break;
+  }
+  return 0;
 }
 
 std::unique_ptr<StepAlgorithm> make_steps(const Phase& phase, StepPort& port) {

@@ -13,10 +13,10 @@ namespace orrery::astra {
 /// Ranks that work on one phase of a collective, in the order of their ring.
 struct RankRing {
   int size = 0;
-  int index = 0;                  ///< Of the rank itself.
-  int first = 0;                  ///< Its rank …
-  int stride = 1;                 ///< … and the distance from one to the next,
-  std::span<const int> members;   ///< unless they are listed.
+  int index = 0;                 ///< Of the rank itself.
+  int first = 0;                 ///< Its rank …
+  int stride = 1;                ///< … and the distance from one to the next,
+  std::span<const int> members;  ///< unless they are listed.
 
   int rank_at(int i) const {
     return members.empty() ? first + i * stride : members[static_cast<size_t>(i)];
@@ -36,6 +36,8 @@ struct Phase {
 
   /// What the chunk has grown or shrunk to behind it.
   uint64_t bytes_after() const;
+  /// Messages that each rank sends, at most; a custom collective's are not counted.
+  uint64_t messages() const;
 };
 
 /// What an algorithm may ask of the rank it runs on.

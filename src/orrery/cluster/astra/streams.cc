@@ -11,8 +11,8 @@
 namespace orrery::astra {
 namespace {
 
-/// Tags of collectives lie above those that nodes may have.
-constexpr uint64_t kCollectiveTag = uint64_t{1} << 63;
+/// About a quarter of an hour's worth.
+constexpr uint64_t kMostMessages = 5'000'000'000;
 /// The endpoint of a communicator group, which ASTRA-sim takes for a local ring.
 constexpr uint64_t kLocalDelay = 10;
 
@@ -47,6 +47,11 @@ void Streams::begin(const CollectiveRequest& request, uint32_t index, uint32_t g
     stream.phases = planner_.phases(request, chunk);
     if (stream.phases.empty())
       throw std::invalid_argument("no dimension of more than one rank takes part in it");
+    for (const Phase& phase : stream.phases) machine_->planned_messages += phase.messages();
+    if (machine_->planned_messages > kMostMessages)
+      throw_infeasible(
+          "more than 5000000000 messages to simulate: ranks that all do the same need only one "
+          "simulated, others fewer ranks or chunks");
     stream.tag = kCollectiveTag | static_cast<uint64_t>(group) << 40 | begun_[group]++;
     stream.priority = rank_of_chunks;
     stream.collective = slot;
@@ -73,8 +78,7 @@ void Streams::enter_queue(Stream& stream) {
   stream.running = false;
   std::vector<uint32_t>& queue = queues_[stream.phases[stream.phase].queue].streams;
   auto at = queue.begin();
-  while (at != queue.end() &&
-         (streams_[*at].running || streams_[*at].priority >= stream.priority))
+  while (at != queue.end() && (streams_[*at].running || streams_[*at].priority >= stream.priority))
     ++at;
   queue.insert(at, stream.index);
 }
@@ -127,8 +131,8 @@ void Streams::advance(Stream& stream) {
 void Streams::endpoint_passed(const RankEvent& event) {
   ended_.clear();
   if (event.kind == RankEvent::Kind::kArrivedAtEndpoint) {
-    const auto access = static_cast<uint64_t>(static_cast<double>(event.bytes) /
-                                              machine_->system.memory_bytes_per_s * 1e9);
+    const uint64_t access =
+        whole_ns(static_cast<double>(event.bytes) / machine_->system.memory_bytes_per_s * 1e9);
     RankEvent after = event;
     after.kind = RankEvent::Kind::kReleased;
     agenda_->schedule(3 * access, after);
@@ -156,8 +160,8 @@ void Streams::Stream::hand_over(uint64_t bytes, bool reduce) {
   const uint64_t delay =
       phases[phase].local ? kLocalDelay : owner->machine_->system.endpoint_delay_ns;
   owner->agenda_->schedule(
-      delay, {reduce ? RankEvent::Kind::kArrivedAtEndpoint : RankEvent::Kind::kReleased, index, 0,
-              bytes});
+      delay,
+      {reduce ? RankEvent::Kind::kArrivedAtEndpoint : RankEvent::Kind::kReleased, index, 0, bytes});
 }
 
 void Streams::Stream::exchange(int to, int from, uint64_t bytes) {

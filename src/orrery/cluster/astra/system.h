@@ -21,8 +21,8 @@ enum class Algorithm : uint8_t {
 /// How one dimension of a collective is done.
 struct Implementation {
   Algorithm algorithm = Algorithm::kRing;
-  bool one = false;  ///< "oneRing" …: over all ranks as one dimension.
-  int window = -1;   ///< Of direct: messages in flight; -1: all.
+  bool one = false;    ///< "oneRing" …: over all ranks as one dimension.
+  int window = -1;     ///< Of direct: messages in flight; -1: all.
   std::string custom;  ///< Prefix of the trace files.
 };
 
@@ -32,9 +32,9 @@ enum class Scheduling : uint8_t { kLifo, kFifo, kExplicit };
 struct System {
   Scheduling scheduling = Scheduling::kLifo;
   uint64_t endpoint_delay_ns = 10;
-  int active_chunks = 1;    ///< active-chunks-per-dimension
-  uint64_t splits = 0;      ///< preferred-dataset-splits
-  bool bandwidth_aware = false;  ///< collective-optimization: localBWAware, not baseline
+  int active_chunks = 1;          ///< active-chunks-per-dimension
+  uint64_t splits = 0;            ///< preferred-dataset-splits
+  bool bandwidth_aware = false;   ///< collective-optimization: localBWAware, not baseline
   double memory_bytes_per_s = 0;  ///< local-mem-bw; 0: not said.
   double peak_flops = 0;          ///< peak-perf
   bool roofline = false;
@@ -42,7 +42,7 @@ struct System {
   /// One implementation a dimension.
   std::map<chakra::Collective, std::vector<Implementation>> implementations;
   std::map<uint64_t, Implementation> of_node;  ///< per-node-custom-implementation
-  std::vector<std::string> ignored;            ///< Keys that ASTRA-sim's system layer does not read.
+  std::vector<std::string> ignored;  ///< Keys that ASTRA-sim's system layer does not read.
 };
 
 /// Throws `kInput` for what is malformed, and for `model-shared-bus`, which is not modelled.

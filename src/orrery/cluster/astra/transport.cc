@@ -92,8 +92,8 @@ void Transport::launch(const Message& message) {
 }
 
 uint32_t Transport::link_of(size_t dimension, uint64_t which) {
-  const auto [at, added] = link_index_.try_emplace(
-      static_cast<uint64_t>(dimension) << 56 | which, static_cast<uint32_t>(links_.size()));
+  const auto [at, added] = link_index_.try_emplace(static_cast<uint64_t>(dimension) << 56 | which,
+                                                   static_cast<uint32_t>(links_.size()));
   if (added) {
     links_.emplace_back();
     links_.back().dimension = static_cast<uint32_t>(dimension);
@@ -154,12 +154,10 @@ void Transport::transmit(uint32_t index, uint32_t message) {
   }
   link.busy = true;
   const Dimension& d = network_.dimensions[link.dimension];
-  const double serialisation =
-      static_cast<double>(messages_[message].key.bytes) / d.bytes_per_ns;
+  const double serialisation = static_cast<double>(messages_[message].key.bytes) / d.bytes_per_ns;
   const uint64_t now = events_.now();
-  events_.schedule(now + static_cast<uint64_t>(d.latency_ns + serialisation),
-                   {Event::Kind::kHop, message, 0});
-  events_.schedule(now + static_cast<uint64_t>(serialisation), {Event::Kind::kLinkFree, index, 0});
+  events_.schedule(now + whole_ns(d.latency_ns + serialisation), {Event::Kind::kHop, message, 0});
+  events_.schedule(now + whole_ns(serialisation), {Event::Kind::kLinkFree, index, 0});
 }
 
 void Transport::deliver(uint32_t slot) {
@@ -204,10 +202,10 @@ void Transport::handle(const Event& event) {
 Transport::Unclaimed Transport::unclaimed() const {
   Unclaimed u;
   for (const auto& [key, box] : mailboxes_) {
-    if (box.arrived == 0) continue;
+    if (box.arrived == 0 || key.tag >= kCollectiveTag) continue;
     const bool first =
-        u.count == 0 || std::pair(key.to, key.from) < std::pair(static_cast<uint32_t>(u.to),
-                                                                static_cast<uint32_t>(u.from));
+        u.count == 0 || std::pair(key.to, key.from) <
+                            std::pair(static_cast<uint32_t>(u.to), static_cast<uint32_t>(u.from));
     u.count += box.arrived;
     if (!first) continue;
     u.from = static_cast<int>(key.from);

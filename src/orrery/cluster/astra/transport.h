@@ -44,6 +44,9 @@ class HandlerTarget {
   virtual void completed(const Handler& handler) = 0;
 };
 
+/// Tags of collectives lie above those that nodes may have.
+inline constexpr uint64_t kCollectiveTag = uint64_t{1} << 63;
+
 /// Messages between ranks. A send completes when its message arrives, a receive when both
 /// have happened; the n-th send from one rank to another with a tag and a size meets the
 /// n-th such receive.
@@ -68,7 +71,7 @@ class Transport {
   void handle(const Event& event);
 
   uint64_t messages() const { return messages_sent_; }
-  /// Messages that arrived and that nobody received, and one of them.
+  /// Messages of nodes that arrived and that nobody received, and one of them.
   struct Unclaimed {
     uint64_t count = 0;
     int from = 0, to = 0;
@@ -93,9 +96,9 @@ class Transport {
   };
   struct Message {
     Key key{};
-    uint32_t at = 0;           ///< The rank it left last.
+    uint32_t at = 0;  ///< The rank it left last.
     bool in_switch = false;
-    bool to_self = false;      ///< Folded: `received` is told, nothing is matched.
+    bool to_self = false;  ///< Folded: `received` is told, nothing is matched.
     Handler sent, received;
   };
   struct Link {

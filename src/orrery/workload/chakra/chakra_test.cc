@@ -68,7 +68,9 @@ TEST(ChakraWriter, WritesTheBytesOfTheWireFormat) {
       "\x18\x07"
       "\x2a\x03\x01\xac\x02"
       "\x52\x0e\x0a\x01s\x48\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"
-      "\x52\x06\x0a\x01" "b\xd8\x01" + std::string(1, '\0');
+      "\x52\x06\x0a\x01"
+      "b\xd8\x01" +
+      std::string(1, '\0');
   EXPECT_EQ(encoded(n), std::string(1, static_cast<char>(message.size())) + message);
 }
 
@@ -78,13 +80,14 @@ TEST(ChakraWriter, WhatWasReadIsWrittenAgain) {
   for (ValueType type : {ValueType::kInt32, ValueType::kInt64, ValueType::kSint32,
                          ValueType::kSint64, ValueType::kSfixed32, ValueType::kSfixed64})
     for (bool list : {false, true})
-      attributes.push_back(attribute(type, list, list ? std::vector<uint64_t>{minus_two, 7}
-                                                      : std::vector<uint64_t>{minus_two}));
+      attributes.push_back(
+          attribute(type, list,
+                    list ? std::vector<uint64_t>{minus_two, 7} : std::vector<uint64_t>{minus_two}));
   for (ValueType type : {ValueType::kUint32, ValueType::kUint64, ValueType::kFixed32,
                          ValueType::kFixed64, ValueType::kBool})
     for (bool list : {false, true})
-      attributes.push_back(attribute(
-          type, list, list ? std::vector<uint64_t>{1, 0, 1} : std::vector<uint64_t>{1}));
+      attributes.push_back(
+          attribute(type, list, list ? std::vector<uint64_t>{1, 0, 1} : std::vector<uint64_t>{1}));
   for (ValueType type : {ValueType::kDouble, ValueType::kFloat})
     for (bool list : {false, true})
       attributes.push_back(attribute(
@@ -147,7 +150,9 @@ TEST(ChakraTrace, SortsNodesAndJoinsBothKindsOfDependencies) {
 TEST(ChakraTrace, RefusesWhatCannotRun) {
   EXPECT_THAT(message_of([] { Trace t(source_of(trace_bytes({comp(1, {7})}))); }),
               HasSubstr("node 1 'n1' depends on node 7, which is not in the trace"));
-  EXPECT_THAT(message_of([] { Trace t(source_of(trace_bytes({comp(1, {}), comp(1, {})}))); }),
+  EXPECT_THAT(message_of([] {
+                Trace t(source_of(trace_bytes({comp(1, {}), comp(1, {})})));
+              }),
               HasSubstr("a second node of id 1"));
   EXPECT_THAT(
       message_of([] {
@@ -179,8 +184,8 @@ TEST(ChakraTrace, TakesWholeNumbersOfAnyWidth) {
 }
 
 TEST(ChakraWriter, WritesSharedTracesByteForByte) {
-  for (const char* file : {"chakra/et/resnet50_dlrm_8npu/DLRM_HybridParallel.3.et",
-                           "chakra/pytorch/chakra.0.et"}) {
+  for (const char* file :
+       {"chakra/et/resnet50_dlrm_8npu/DLRM_HybridParallel.3.et", "chakra/pytorch/chakra.0.et"}) {
     ORRERY_SHARED_DATA_OR_SKIP(path, file);
     const Source source = Source::from_file(path);
     Reader reader(source);

@@ -11,9 +11,8 @@ std::string_view name(NodeType type) {
 
 std::string_view name(Collective kind) {
   static constexpr std::string_view kNames[kCollectives] = {
-      "all-reduce", "reduce",     "all-gather",     "gather",
-      "scatter",    "broadcast",  "all-to-all",     "reduce-scatter",
-      "reduce-scatter-block", "barrier"};
+      "all-reduce", "reduce",         "all-gather",           "gather", "scatter", "broadcast",
+      "all-to-all", "reduce-scatter", "reduce-scatter-block", "barrier"};
   return kNames[static_cast<size_t>(kind)];
 }
 

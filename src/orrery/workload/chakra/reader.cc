@@ -166,9 +166,10 @@ std::string_view Reader::take_message() {
     if (byte < 0x80) break;
   }
   if (length > text.size() - position_)
-    fail(fmt::format("a message of {} bytes, but only {} are left: the file is truncated or no "
-                     "Chakra execution trace",
-                     length, text.size() - position_));
+    fail(
+        fmt::format("a message of {} bytes, but only {} are left: the file is truncated or no "
+                    "Chakra execution trace",
+                    length, text.size() - position_));
   const std::string_view message = text.substr(position_, length);
   position_ += length;
   return message;

@@ -13,21 +13,20 @@ namespace orrery::chakra {
 namespace {
 
 constexpr size_t kMostNodes = 10'000'000;
-constexpr size_t kMostEdges = 100'000'000;
+constexpr size_t kMostEdges = 50'000'000;
 constexpr size_t kMostGroups = 1'000'000;
 constexpr size_t kMostDimensions = 32;
 
 /// The attribute as a whole number from 0 to `most`.
 uint64_t whole_number(const Reader& reader, const Node& node, const Attribute& a, uint64_t most) {
   if (!a.is_whole())
-    reader.fail(
-        fmt::format("node {} '{}': {} is not a whole number", node.id, node.name, a.name));
+    reader.fail(fmt::format("node {} '{}': {} is not a whole number", node.id, node.name, a.name));
   const bool is_signed = a.type == ValueType::kInt32 || a.type == ValueType::kInt64 ||
                          a.type == ValueType::kSint32 || a.type == ValueType::kSint64 ||
                          a.type == ValueType::kSfixed32 || a.type == ValueType::kSfixed64;
   if ((is_signed && static_cast<int64_t>(a.numbers[0]) < 0) || a.numbers[0] > most)
-    reader.fail(fmt::format("node {} '{}': {} is not from 0 to {}", node.id, node.name, a.name,
-                            most));
+    reader.fail(
+        fmt::format("node {} '{}': {} is not from 0 to {}", node.id, node.name, a.name, most));
   return a.numbers[0];
 }
 
@@ -101,7 +100,7 @@ void Trace::read_nodes(std::vector<std::pair<uint32_t, uint64_t>>& edges) {
     const auto index = static_cast<uint32_t>(nodes_.size());
     for (const auto* ids : {&node.data_dependencies, &node.control_dependencies})
       for (uint64_t id : *ids) edges.emplace_back(index, id);
-    if (edges.size() > kMostEdges) reader.fail("more than 100000000 dependencies");
+    if (edges.size() > kMostEdges) reader.fail("more than 50000000 dependencies");
     nodes_.push_back(t);
     offsets_.push_back(reader.offset());
   }
@@ -139,7 +138,8 @@ void Trace::link(std::vector<std::pair<uint32_t, uint64_t>>& edges) {
     const auto at = std::lower_bound(nodes_.begin(), nodes_.end(), id,
                                      [](const TraceNode& n, uint64_t want) { return n.id < want; });
     if (at == nodes_.end() || at->id != id)
-      fail(child, fmt::format("{} depends on node {}, which is not in the trace", named(child), id));
+      fail(child,
+           fmt::format("{} depends on node {}, which is not in the trace", named(child), id));
     links.emplace_back(static_cast<uint32_t>(at - nodes_.begin()), child);
   }
   edges = {};
@@ -186,8 +186,8 @@ void Trace::check_acyclic() const {
   for (at = parent[start]; at != start; at = parent[at])
     if (++shown <= 8) circle += fmt::format(" on {}", nodes_[at].id);
   if (shown > 8) circle += fmt::format(" … on {} others", shown - 8);
-  fail(start, fmt::format("nodes depend on each other in a circle: {} on {}", circle,
-                          nodes_[start].id));
+  fail(start,
+       fmt::format("nodes depend on each other in a circle: {} on {}", circle, nodes_[start].id));
 }
 
 std::span<const uint32_t> Trace::children(uint32_t node) const {

@@ -14,15 +14,15 @@ namespace orrery::chakra {
 struct TraceNode {
   uint64_t id = 0;
   uint64_t duration_us = 0;
-  uint64_t operations = 0;    ///< num_ops
-  uint64_t tensor_bytes = 0;  ///< tensor_size
-  uint64_t comm_bytes = 0;    ///< comm_size
-  uint32_t tag = 0;           ///< comm_tag
-  uint32_t priority = 0;      ///< comm_priority
-  int32_t source = -1;        ///< comm_src; -1: not said.
-  int32_t destination = -1;   ///< comm_dst; -1: not said.
-  uint32_t group = 0;         ///< pg_name, by index in `Trace::groups`; 0: all ranks.
-  uint32_t dimensions = 0;    ///< involved_dim, one bit a dimension.
+  uint64_t operations = 0;      ///< num_ops
+  uint64_t tensor_bytes = 0;    ///< tensor_size
+  uint64_t comm_bytes = 0;      ///< comm_size
+  uint32_t tag = 0;             ///< comm_tag
+  uint32_t priority = 0;        ///< comm_priority
+  int32_t source = -1;          ///< comm_src; -1: not said.
+  int32_t destination = -1;     ///< comm_dst; -1: not said.
+  uint32_t group = 0;           ///< pg_name, by index in `Trace::groups`; 0: all ranks.
+  uint32_t dimensions = 0;      ///< involved_dim, one bit a dimension.
   uint8_t dimension_count = 0;  ///< How many it speaks of; 0: not said, all take part.
   NodeType type = NodeType::kInvalid;
   Collective collective = Collective::kAllReduce;  ///< comm_type
@@ -35,7 +35,7 @@ struct TraceNode {
 
 /// The nodes of one rank by rising id, with their dependencies, data and control alike.
 /// The file stays mapped for names; the table takes about 100 bytes a node and 4 a
-/// dependency, whatever else the nodes carry. At most 10,000,000 nodes and 100,000,000
+/// dependency, whatever else the nodes carry. At most 10,000,000 nodes and 50,000,000
 /// dependencies are taken, so that no trace needs much over a gigabyte.
 class Trace {
  public:

@@ -39,9 +39,7 @@ void put_fixed(std::string& to, uint64_t bits, int bytes) {
   for (int i = 0; i < bytes; ++i) to += static_cast<char>(bits >> (8 * i));
 }
 
-uint64_t zigzag(uint64_t value) {
-  return (value << 1) ^ (0 - (value >> 63));
-}
+uint64_t zigzag(uint64_t value) { return (value << 1) ^ (0 - (value >> 63)); }
 
 /// The wire type of one element, which `put_element` writes.
 uint32_t wire_type(ValueType type) {
@@ -69,8 +67,8 @@ void put_element(std::string& to, ValueType type, uint64_t bits) {
     case ValueType::kSfixed64:
       return put_fixed(to, bits, 8);
     case ValueType::kFloat:
-      return put_fixed(
-          to, std::bit_cast<uint32_t>(static_cast<float>(std::bit_cast<double>(bits))), 4);
+      return put_fixed(to, std::bit_cast<uint32_t>(static_cast<float>(std::bit_cast<double>(bits))),
+                       4);
     case ValueType::kFixed32:
     case ValueType::kSfixed32:
       return put_fixed(to, bits, 4);
