@@ -51,8 +51,9 @@ class Agenda {
   /// Runs a batch; what is added to it meanwhile too.
   template <class Run>
   void run(uint32_t slot, Run run_one) {
-    for (size_t i = 0; i < batches_[slot].size(); ++i) {
-      const RankEvent event = batches_[slot][i];
+    size_t next = 0;
+    while (next < batches_[slot].size()) {
+      const RankEvent event = batches_[slot][next++];
       run_one(event);
     }
     batches_[slot].clear();

@@ -26,10 +26,10 @@ void CustomSteps::start() {
   std::vector<uint32_t> ready;
   for (uint32_t i = 0; i < waits_.size(); ++i)
     if (waits_[i] == 0) ready.push_back(i);
-  issue_all(std::move(ready));
+  issue_all(ready);
 }
 
-void CustomSteps::issue_all(std::vector<uint32_t> nodes) {
+void CustomSteps::issue_all(const std::vector<uint32_t>& nodes) {
   for (uint32_t node : nodes) issue(node);
 }
 
@@ -60,7 +60,7 @@ void CustomSteps::node_done(uint32_t node) {
   std::vector<uint32_t> ready;
   for (uint32_t child : trace_->children(node))
     if (--waits_[child] == 0) ready.push_back(child);
-  issue_all(std::move(ready));
+  issue_all(ready);
   if (left_ == 0) port_.finish();
 }
 

@@ -21,7 +21,7 @@ class CustomSteps final : public StepAlgorithm {
 
  private:
   void issue(uint32_t node);
-  void issue_all(std::vector<uint32_t> nodes);
+  void issue_all(const std::vector<uint32_t>& nodes);
 
   Machine* machine_;
   Agenda* agenda_;

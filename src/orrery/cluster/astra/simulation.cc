@@ -8,7 +8,6 @@
 namespace orrery::astra {
 namespace {
 
-using chakra::Collective;
 using chakra::NodeType;
 using chakra::TraceNode;
 

@@ -163,8 +163,7 @@ class DirectSteps final : public RingSteps {
 class HalvingDoublingSteps final : public Rounds {
  public:
   HalvingDoublingSteps(const Phase& phase, StepPort& port) : Rounds(phase, port) {
-    const auto n = static_cast<uint32_t>(phase.ring.size);
-    rounds_ = std::bit_width(n) - 1;
+    while (1 << (rounds_ + 1) <= phase.ring.size) ++rounds_;
     steps_left_ = static_cast<int64_t>(phase.messages());
     growing_ = phase.kind != Collective::kAllGather;
     distance_ = growing_ ? 1 : phase.ring.size / 2;
@@ -274,7 +273,7 @@ uint64_t Phase::messages() const {
     case Algorithm::kDirect:
       return halves * (n - 1);
     case Algorithm::kHalvingDoubling:
-      return halves * static_cast<uint64_t>(std::bit_width(n) - 1);
+      return halves * static_cast<uint64_t>(std::countr_zero(n));
     case Algorithm::kDoubleBinaryTree:
       return 3;
     case Algorithm::kCustom:
