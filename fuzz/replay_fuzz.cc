@@ -29,7 +29,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const astra::Network network = astra::read_network(Source::from_memory("n.yml", yaml));
     const astra::System system = astra::read_system(Source::from_memory("s.json", json));
     const orrery::chakra::Trace trace(Source::from_memory("t.0.et", std::string(rest)));
-    if (network.ranks() > 16 || system.splits > 64 || trace.nodes().size() > 100) return 0;
+    if (network.ranks() > 8 || system.splits > 8 || trace.nodes().size() > 20) return 0;
     astra::Part part;
     part.trace = &trace;
     const std::vector<astra::Part> parts(static_cast<size_t>(network.ranks()), part);
