@@ -230,16 +230,18 @@ TEST(AstraPlayer, OverlapsUnitsAndKeepsOneNodeOnEach) {
               Each(2u));
 }
 
-TEST(AstraPlayer, RunsNewerCollectivesFirstOrLast) {
-  // Two all-reduces of two chunks each, one at a time: while the first's first chunk runs the
-  // second begins, whose chunks go before (LIFO) or behind (FIFO).
+TEST(AstraPlayer, RunsOneCommunicationAtATime) {
+  // Two all-reduces of two chunks each, of which one is active: 2 · (100 + 1,000) a chunk,
+  // then 2 · (100 + 100). Newer first or last is all the same: the second waits for its unit.
   const Network network = simple_network(Block::kFullyConnected, 2);
   System system = simple_system(Algorithm::kRing);
   system.splits = 2;
-  // The units allow one communication at a time, so the order shows only in time spent.
   const TraceMaker trace =
       TraceMaker().collective(Collective::kAllReduce, 4000).collective(Collective::kAllReduce, 400);
-  EXPECT_THAT(finish_times(network, system, {trace}), Each(2 * (2 * 1100) + 2 * (2 * 200u)));
+  for (Scheduling scheduling : {Scheduling::kLifo, Scheduling::kFifo}) {
+    system.scheduling = scheduling;
+    EXPECT_THAT(finish_times(network, system, {trace}), Each(2 * (2 * 1100) + 2 * (2 * 200u)));
+  }
 }
 
 TEST(AstraPlayer, FollowsTheRoofline) {
