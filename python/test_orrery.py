@@ -59,6 +59,15 @@ class SameAnswers(unittest.TestCase):
     def test_inspect(self):
         self.assert_same(orrery.inspect("resnet-50", batch=2), "inspect", "resnet-50", "--batch", "2")
 
+    def test_replay(self):
+        chakra = ROOT / "examples/chakra"
+        answer = orrery.replay(
+            chakra / "step", network=chakra / "network.yml", system=chakra / "system.json",
+            congestion="unaware", ranks=64)
+        self.assert_same(
+            answer, "replay", str(chakra / "step"), "--network", str(chakra / "network.yml"),
+            "--system", str(chakra / "system.json"), "--congestion", "unaware", "--ranks", "64")
+
     def test_bind_and_trip_count(self):
         with tempfile.NamedTemporaryFile("w", suffix=".mlir") as file:
             file.write("""func.func @main(%a: tensor<?x8xf32>) -> tensor<?x8xf32> {

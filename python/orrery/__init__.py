@@ -19,7 +19,7 @@ from typing import Any, Mapping, Optional, Sequence, Union
 
 __all__ = [
     "Error", "calibrate", "collective", "compare", "hardware", "inspect", "kernel", "models",
-    "predict", "validate", "zoo", "__version__",
+    "predict", "replay", "validate", "zoo", "__version__",
 ]
 
 Answer = dict[str, Any]
@@ -287,6 +287,35 @@ def inspect(
         "inspect", workload=os.fspath(workload), phase=phase, batch=batch, seq=seq,
         context=context, dtype=dtype, choose=choose and dict(choose), bind=bind and dict(bind),
         trip_count=trip_count,
+    )
+
+
+def replay(
+    prefix: PathOrName,
+    *,
+    network: PathOrName,
+    system: PathOrName,
+    groups: Optional[PathOrName] = None,
+    congestion: Optional[str] = None,
+    ranks: Optional[int] = None,
+    exact: Optional[bool] = None,
+    write: Optional[PathOrName] = None,
+) -> Answer:
+    """Plays Chakra execution traces on a cluster, with ASTRA-sim's inputs and answers.
+
+        >>> orrery.replay("step", network="network.yml", system="system.json")["total_ns"]
+
+    ``prefix``: traces are ``PREFIX.0.et``, ``PREFIX.1.et`` …
+    ``network``, ``system``, ``groups``: ASTRA-sim's network YAML, system JSON and communicator
+    groups. ``congestion``: ``"aware"`` (unless given) or ``"unaware"``.
+    ``ranks``: how many to play, more than were traced where all of those do the same.
+    ``exact``: simulate every rank, even where one tells of all.
+    ``write``: prefix to write the traces played to.
+    """
+    return _call(
+        "replay", prefix=os.fspath(prefix), network=os.fspath(network), system=os.fspath(system),
+        groups=groups and os.fspath(groups), congestion=congestion, ranks=ranks, exact=exact,
+        write=write and os.fspath(write),
     )
 
 

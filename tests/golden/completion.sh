@@ -52,7 +52,7 @@ is() {
   fi
 }
 
-offers 'orrery ' predict compare kernel calibrate validate inspect hardware models zoo completion man --help --version
+offers 'orrery ' predict compare kernel calibrate validate inspect replay hardware models zoo completion man --help --version
 is 'orrery pre' predict
 offers 'orrery predict ' resnet-50 bert-base model.mlir models
 is 'orrery predict mod' model.mlir models
@@ -77,7 +77,7 @@ is 'orrery completion ' bash zsh
 is 'orrery nonsense ' ''
 
 # Every option that a command's help shows is offered.
-for command in predict compare kernel calibrate validate inspect hardware models zoo completion man; do
+for command in predict compare kernel calibrate validate inspect replay hardware models zoo completion man; do
   mapfile -t options < <(orrery "$command" --help | grep -oE '^  --[a-z-]+' | tr -d ' ')
   offers "orrery $command -" "${options[@]}"
 done

@@ -28,6 +28,9 @@ COMMANDS = [
     "inspect examples/moe_8dev.mlir",
     "inspect examples/gemm_8dev.hlo",
     "inspect resnet-50",
+    "inspect examples/chakra/step.0.et",
+    "replay examples/chakra/step --network examples/chakra/network.yml "
+    "--system examples/chakra/system.json",
     "hardware",
     "hardware h200",
     "hardware dgx-h100",

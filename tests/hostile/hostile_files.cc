@@ -18,6 +18,7 @@
 #include "mutation.h"
 #include "orrery/base/shared_data_for_test.h"
 #include "orrery/base/units.h"
+#include "orrery/workload/chakra/trace.h"
 #include "orrery/workload/cost.h"
 #include "orrery/workload/reader.h"
 #include "trial.h"
@@ -31,6 +32,10 @@ constexpr int kNothingToDo = 77;  // What automake and ctest know as "skipped".
 
 /// Does with a file what every command does first.
 void read_and_cost(const Source& source) {
+  if (source.name().ends_with(".et")) {
+    const chakra::Trace trace(source);
+    return;
+  }
   const Workload workload = read_workload(source, {});
   if (workload.entry().valid()) total_cost(workload, workload.entry());
 }

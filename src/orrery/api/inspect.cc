@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "orrery/api/inspect_trace.h"
 #include "orrery/api/session.h"
 #include "orrery/workload/cost.h"
 
@@ -61,6 +62,7 @@ std::vector<double> executions(const Workload& w) {
 }  // namespace
 
 InspectAnswer Session::inspect(const std::string& path, const ReadOptions& options) const {
+  if (path.ends_with(".et")) return inspect_trace(Source::from_file(path));
   const Workload w = load_workload(path, options);
   InspectAnswer a;
   a.name = w.name();

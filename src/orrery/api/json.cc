@@ -200,6 +200,30 @@ CompareRequest compare_request(const Json& json) {
   return request;
 }
 
+ReplayRequest replay_request(const Json& json) {
+  ReplayRequest request;
+  request.prefix = text_of(json, "prefix", "");
+  request.network = text_of(json, "network", "");
+  request.system = text_of(json, "system", "");
+  if (request.prefix.empty() || request.network.empty() || request.system.empty())
+    throw_usage("replay needs 'prefix', 'network' and 'system'");
+  request.groups = text_of(json, "groups", "");
+  const std::string congestion = text_of(json, "congestion", "aware");
+  if (congestion != "aware" && congestion != "unaware")
+    throw_usage("'congestion' must be aware or unaware");
+  request.congestion = congestion == "aware";
+  const int64_t ranks = integer_of(json, "ranks", 0);
+  if (ranks < 0 || ranks > kMostReplayRanks)
+    throw_usage(fmt::format("'ranks' must be from 1 to {}", kMostReplayRanks));
+  request.ranks = static_cast<int>(ranks);
+  if (json.contains("exact")) {
+    if (!json["exact"].is_boolean()) throw_usage("'exact' must be true or false");
+    request.exact = json["exact"].get<bool>();
+  }
+  request.write = text_of(json, "write", "");
+  return request;
+}
+
 void refuse_unknown(const Json& json, std::initializer_list<std::string_view> known) {
   for (const auto& [key, value] : json.items()) {
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
@@ -494,6 +518,12 @@ std::string Session::call(std::string_view request_json) const {
     request.overrides = overrides_of(json);
     return to_json(collective(request), request);
   }
+  if (command == "replay") {
+    refuse_unknown(json, {"command", "prefix", "network", "system", "groups", "congestion", "ranks",
+                          "exact", "write"});
+    const ReplayRequest request = replay_request(json);
+    return to_json(replay(request), request);
+  }
   if (command == "hardware") {
     refuse_unknown(json, {"command", "name", "set"});
     return hardware_json(catalogue_, text_of(json, "name", ""), overrides_of(json));
@@ -502,7 +532,7 @@ std::string Session::call(std::string_view request_json) const {
   if (command == "zoo") return zoo_json();
   throw_usage(
       fmt::format("command '{}' is not known; there is: predict, compare, kernel, calibrate, "
-                  "validate, collective, inspect, hardware, models, zoo",
+                  "validate, collective, inspect, replay, hardware, models, zoo",
                   command));
 }
 

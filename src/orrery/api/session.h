@@ -14,6 +14,7 @@
 #include "orrery/api/timeline.h"
 #include "orrery/base/registry.h"
 #include "orrery/base/source.h"
+#include "orrery/cluster/replay.h"
 #include "orrery/hardware/catalogue.h"
 #include "orrery/kernel/kernel_model.h"
 #include "orrery/model/stack.h"
@@ -133,7 +134,7 @@ struct InspectAnswer {
   int64_t partitions = 1, replicas = 1;
   size_t operations = 0;  ///< In the file.
   double executed = 0;    ///< With calls and loops followed.
-  size_t functions = 0;
+  size_t functions = 0;   ///< 0: a trace, which has none, nor arguments and outputs.
   double arguments_bytes = 0, outputs_bytes = 0;
   double parameters = 0;  ///< Elements of arguments known to be weights; 0: the file does not say.
   double parameter_bytes = 0;
@@ -203,7 +204,10 @@ class Session {
                         const std::function<void(std::string_view)>& write) const;
   /// Fits a library's constants to measured collectives and writes them.
   CollectiveFitAnswer fit_collectives(const CollectiveFitRequest& request) const;
+  /// A Chakra trace (.et) too.
   InspectAnswer inspect(const std::string& workload, const ReadOptions& options) const;
+  /// Plays Chakra traces as ASTRA-sim does.
+  ReplayAnswer replay(const ReplayRequest& request) const;
 
   const Catalogue& catalogue() const { return catalogue_; }
   /// Registered components of a kind: "readers", "kernel models", "stacks", "collective
@@ -211,7 +215,7 @@ class Session {
   std::vector<std::pair<std::string, std::vector<Description>>> models() const;
 
   /// One request as JSON, with a "command" of predict, compare, kernel, calibrate, validate,
-  /// collective, inspect, hardware, models or zoo and the fields of the requests above; the
+  /// collective, inspect, replay, hardware, models or zoo and the fields of the requests above; the
   /// answer as JSON.
   std::string call(std::string_view request_json) const;
 
@@ -227,6 +231,7 @@ class Session {
 /// back exactly, keys in a fixed order.
 std::string to_json(const PredictAnswer& answer, const PredictRequest& request);
 std::string to_json(const InspectAnswer& answer);
+std::string to_json(const ReplayAnswer& answer, const ReplayRequest& request);
 std::string operators_json(const std::vector<OperatorRow>& rows,
                            const std::vector<OperatorAnswer>& answers);
 std::string hardware_json(const Catalogue& catalogue, const std::string& name,

@@ -228,6 +228,41 @@ TEST_F(SessionTest, InspectCountsTheFile) {
   EXPECT_EQ(json.at("flops").get<double>(), a.total_flops);
 }
 
+TEST_F(SessionTest, InspectTellsOfTraces) {
+  const std::string folder = std::string(ORRERY_SOURCE_DIR) + "/examples/chakra/";
+  const InspectAnswer a = session_.inspect(folder + "pipeline.0.et", {});
+  EXPECT_EQ(a.format, "chakra");
+  EXPECT_EQ(a.operations, 7u);
+  ASSERT_EQ(a.by_operation.size(), 4u);
+  EXPECT_EQ(a.by_operation[0].name, "COMP_NODE");
+  EXPECT_EQ(a.by_operation[0].count, 4u);
+  ASSERT_EQ(a.collectives.size(), 3u);
+  EXPECT_EQ(a.collectives[0].kind, "all-reduce in group 1");
+  EXPECT_EQ(a.collectives[0].bytes, 2.0 * (8 << 20));
+}
+
+TEST_F(SessionTest, ReplayAnswersRequests) {
+  const std::string folder = std::string(ORRERY_SOURCE_DIR) + "/examples/chakra/";
+  Json request = {{"command", "replay"},
+                  {"prefix", folder + "pipeline"},
+                  {"network", folder + "network.yml"},
+                  {"system", folder + "system.json"},
+                  {"groups", folder + "groups.json"},
+                  {"congestion", "unaware"}};
+  const Json answer = Json::parse(session_.call(request.dump()));
+  EXPECT_EQ(answer.at("schema"), "orrery.replay/1");
+  EXPECT_EQ(answer.at("ranks").size(), 4u);
+  EXPECT_EQ(answer.at("ranks")[0].at("compute_ns"), 240'000);
+  EXPECT_EQ(answer.at("total_ns"), answer.at("ranks")[0].at("finish_ns"));
+  for (const char* key : {"prefix", "network", "system"}) {
+    Json wrong = request;
+    wrong.erase(key);
+    EXPECT_NE(refusal(wrong), "") << key;
+  }
+  request["congestion"] = "some";
+  EXPECT_NE(refusal(request), "");
+}
+
 TEST_F(SessionTest, Operators) {
   KernelRequest request;
   request.table = "ops.csv";

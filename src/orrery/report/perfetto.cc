@@ -8,6 +8,7 @@
 
 #include "orrery/base/version.h"
 #include "orrery/report/json_text.h"
+#include "orrery/report/trace_events.h"
 
 namespace orrery {
 namespace {
@@ -18,57 +19,9 @@ enum Track : int { kStep = 1, kParts = 2, kStream = 3, kQueue = 4 };
 /// Starts and ends are rounded apart, so that what touches still touches.
 int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
 
-/// Perfetto reads a number of microseconds as a double, multiplies by 1000 and cuts off the
-/// rest, then drops slices that overlap: three tenths of a nanosecond more than a whole
-/// number is that number, cut off or rounded.
-std::string microseconds(int64_t ns) { return fmt::format("{}.{:03}3", ns / 1000, ns % 1000); }
-
-class Trace {
- public:
-  void name_process(Process process, const std::string& name) {
-    add(fmt::format(R"({{"ph":"M","pid":{},"name":"process_name","args":{{"name":{}}}}})",
-                    static_cast<int>(process), json_text(name)));
-    add(fmt::format(
-        R"({{"ph":"M","pid":{},"name":"process_sort_index","args":{{"sort_index":{}}}}})",
-        static_cast<int>(process), static_cast<int>(process)));
-  }
-  void name_track(Process process, Track track, const std::string& name) {
-    describe_track(process, track, "name", json_text(name));
-    describe_track(process, track, "sort_index", std::to_string(static_cast<int>(track)));
-  }
-  /// `quoted_name` and `arguments` are JSON.
-  void slice(Process process, Track track, std::string_view quoted_name, double start_s,
-             double end_s, std::string_view arguments) {
-    const int64_t start = nanoseconds(start_s);
-    add(fmt::format(R"({{"ph":"X","pid":{},"tid":{},"name":{},"ts":{},"dur":{},"args":{}}})",
-                    static_cast<int>(process), static_cast<int>(track), quoted_name,
-                    microseconds(start), microseconds(nanoseconds(end_s) - start), arguments));
-  }
-  void counter(const char* name, double time_s, double value) {
-    add(fmt::format(R"({{"ph":"C","pid":{},"name":"{}","ts":{},"args":{{"bytes":{:.0f}}}}})",
-                    static_cast<int>(kDevice), name, microseconds(nanoseconds(time_s)), value));
-  }
-  std::string finish(const std::string& other) {
-    return fmt::format(
-        "{{\"displayTimeUnit\":\"ns\",\n\"otherData\":{},\n\"traceEvents\":[\n{}\n]}}\n", other,
-        events_);
-  }
-
- private:
-  void describe_track(Process process, Track track, const char* key, const std::string& value) {
-    add(fmt::format(R"({{"ph":"M","pid":{},"tid":{},"name":"thread_{}","args":{{"{}":{}}}}})",
-                    static_cast<int>(process), static_cast<int>(track), key, key, value));
-  }
-  void add(const std::string& event) {
-    if (!events_.empty()) events_ += ",\n";
-    events_ += event;
-  }
-  std::string events_;
-};
-
 /// The parts as slices inside each other: a part lasts while launches of it follow each
 /// other. Readers want the outer of two that begin together first.
-void add_parts(const Timeline& t, Trace& trace) {
+void add_parts(const Timeline& t, TraceEvents& trace) {
   struct Span {
     uint32_t part = 0;
     double start_s = 0, end_s = 0;
@@ -91,14 +44,15 @@ void add_parts(const Timeline& t, Trace& trace) {
     for (const size_t s : open) spans[s].end_s = l.end_s;
   }
   for (const Span& s : spans)
-    trace.slice(kDevice, kParts, json_text(t.parts[s.part].name), s.start_s, s.end_s, "{}");
+    trace.slice(kDevice, kParts, json_text(t.parts[s.part].name), nanoseconds(s.start_s),
+                nanoseconds(s.end_s), "{}");
 }
 
 }  // namespace
 
 std::string perfetto_trace(const PredictAnswer& answer, const PredictRequest& request) {
   const Timeline& t = answer.timeline;
-  Trace trace;
+  TraceEvents trace;
   trace.name_process(kDevice, request.device);
   trace.name_process(kHost, "host");
   trace.name_track(kDevice, kStep, "step");
@@ -107,7 +61,8 @@ std::string perfetto_trace(const PredictAnswer& answer, const PredictRequest& re
   trace.name_track(kHost, kQueue, "dispatch");
 
   trace.slice(
-      kDevice, kStep, json_text(request.workload), t.step_start_s, t.step_end_s,
+      kDevice, kStep, json_text(request.workload), nanoseconds(t.step_start_s),
+      nanoseconds(t.step_end_s),
       fmt::format(
           R"({{"low_us":{:.6g},"high_us":{:.6g},"flops":{:.6g},"bytes":{:.6g},"launches":{:.0f}}})",
           answer.latency_low_s * 1e6, answer.latency_high_s * 1e6, answer.flops, answer.bytes,
@@ -123,12 +78,13 @@ std::string perfetto_trace(const PredictAnswer& answer, const PredictRequest& re
         k.flops, k.bytes, k.fused));
   }
   for (const TimelineLaunch& l : t.launches)
-    trace.slice(kDevice, kStream, names[l.kernel], l.start_s, l.end_s,
+    trace.slice(kDevice, kStream, names[l.kernel], nanoseconds(l.start_s), nanoseconds(l.end_s),
                 fmt::format(R"({{{},"count":{:.0f}}})", arguments[l.kernel], l.count));
   for (const TimelineLaunch& l : t.launches)
-    trace.slice(kHost, kQueue, names[l.kernel], l.host_start_s, l.host_end_s,
-                fmt::format(R"({{"count":{:.0f}}})", l.count));
-  for (const HeldMemory& m : t.memory) trace.counter("memory", m.time_s, m.bytes);
+    trace.slice(kHost, kQueue, names[l.kernel], nanoseconds(l.host_start_s),
+                nanoseconds(l.host_end_s), fmt::format(R"({{"count":{:.0f}}})", l.count));
+  for (const HeldMemory& m : t.memory)
+    trace.counter(kDevice, "memory", nanoseconds(m.time_s), m.bytes);
   std::string note = "One step of many that follow each other.";
   if (t.folded)
     note += fmt::format(

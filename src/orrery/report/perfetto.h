@@ -12,4 +12,8 @@ namespace orrery {
 /// microseconds, rounded to nanoseconds.
 std::string perfetto_trace(const PredictAnswer& answer, const PredictRequest& request);
 
+/// A replay's timeline in the same format: a process a rank, in it the host, the compute
+/// units, communication and messages that are waited for beside it.
+std::string perfetto_trace(const ReplayAnswer& answer, const ReplayRequest& request);
+
 }  // namespace orrery

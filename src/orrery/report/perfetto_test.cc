@@ -152,6 +152,32 @@ TEST(PerfettoTest, SlicesThatTouchAreReadAsTouching) {
   EXPECT_EQ(start_ns(host[1]), 1001);
 }
 
+TEST(PerfettoTest, ReplaysHaveAProcessARank) {
+  ReplayAnswer answer;
+  answer.timeline = {{0, 1, "mm", "COMP_NODE", false, 0, 0, 1000},
+                     {0, 2, "all \"grads\"", "all-reduce", false, 4096, 500, 2500},
+                     {1, 1, "from 0", "COMM_RECV_NODE", false, 64, 0, 900},
+                     {1, 2, "from 2", "COMM_RECV_NODE", false, 64, 100, 300},
+                     {1, 3, "later", "COMM_RECV_NODE", false, 64, 400, 800},
+                     {1, 4, "launch", "COMP_NODE", true, 0, 0, 10}};
+  const Json trace = Json::parse(perfetto_trace(answer, ReplayRequest()));
+  std::vector<std::string> processes;
+  for (const Json& e : trace.at("traceEvents"))
+    if (e.at("name") == "process_name") processes.push_back(e.at("args").at("name"));
+  EXPECT_THAT(processes, ElementsAre("rank 0", "rank 1"));
+  const auto communication = track(trace, "communication");
+  ASSERT_EQ(communication.size(), 1u);
+  EXPECT_EQ(communication[0].at("name"), "all \"grads\"");
+  EXPECT_EQ(start_ns(communication[0]), 500);
+  EXPECT_EQ(end_ns(communication[0]), 2500);
+  // Receives overlap, so that they take two tracks; the third finds room on the second.
+  const auto receives = track(trace, "receives");
+  ASSERT_EQ(receives.size(), 3u);
+  EXPECT_NE(receives[0].at("tid"), receives[1].at("tid"));
+  EXPECT_EQ(receives[1].at("tid"), receives[2].at("tid"));
+  EXPECT_EQ(track(trace, "host").size(), 1u);
+}
+
 TEST(PerfettoTest, NamesAreText) {
   const Json trace = Json::parse(perfetto_trace(small_answer(), request_for("w\"\n", "xla")));
   EXPECT_EQ(track(trace, "stream 0")[0].at("name"), "a\"</script>\xEF\xBF\xBD");

@@ -98,21 +98,27 @@ std::string inspection_text(const InspectAnswer& a, size_t most) {
   const auto line = [&](const char* what, const std::string& value) {
     text += fmt::format("  {:<13}{}\n", what, value);
   };
-  line("operations",
-       fmt::format(
-           "{} in {} functions; {} with work to do a step{}",
-           count_text(static_cast<double>(a.operations)), a.functions, count_text(a.executed),
-           a.unknown_operations > 0 ? fmt::format(", {} UNKNOWN", a.unknown_operations) : ""));
+  if (a.functions == 0)
+    line("nodes", count_text(static_cast<double>(a.operations)));
+  else
+    line("operations",
+         fmt::format(
+             "{} in {} functions; {} with work to do a step{}",
+             count_text(static_cast<double>(a.operations)), a.functions, count_text(a.executed),
+             a.unknown_operations > 0 ? fmt::format(", {} UNKNOWN", a.unknown_operations) : ""));
   if (a.parameters > 0)
     line("parameters",
          fmt::format("{} ({})", count_text(a.parameters), format_bytes(a.parameter_bytes)));
-  line("arguments", format_bytes(a.arguments_bytes));
-  line("outputs", format_bytes(a.outputs_bytes));
+  if (a.functions > 0) {
+    line("arguments", format_bytes(a.arguments_bytes));
+    line("outputs", format_bytes(a.outputs_bytes));
+  }
   line("work", fmt::format("{}", format_si(a.total_flops, "FLOP")));
   for (const auto& [unit, flops] : a.flops)
     line("", fmt::format("{:<24}{}", unit, format_si(flops, "FLOP")));
-  line("traffic", fmt::format("{} read, {} written, were each operation a kernel",
-                              format_bytes(a.bytes_read), format_bytes(a.bytes_written)));
+  if (a.functions > 0)
+    line("traffic", fmt::format("{} read, {} written, were each operation a kernel",
+                                format_bytes(a.bytes_read), format_bytes(a.bytes_written)));
   if (a.partitions > 1 || a.replicas > 1)
     line("devices", fmt::format("{} partitions × {} replicas", a.partitions, a.replicas));
   for (const std::string& mesh : a.meshes) line("mesh", mesh);

@@ -6,14 +6,15 @@
 
 namespace orrery {
 
-/// Answers as people read them in a terminal. `most` bounds the lists of kernels
-/// and operations.
+/// Answers as people read them in a terminal. `most` bounds the lists of kernels,
+/// operations and ranks.
 std::string prediction_text(const PredictAnswer& answer, const PredictRequest& request,
                             size_t most);
 std::string calibration_text(const CalibrateAnswer& answer, const CalibrateRequest& request);
 std::string validation_text(const ValidateAnswer& answer, const ValidateRequest& request);
 std::string collective_text(const CollectiveAnswer& answer, const CollectiveRequest& request);
 std::string collective_fit_text(const CollectiveFitAnswer& answer);
+std::string replay_text(const ReplayAnswer& answer, const ReplayRequest& request, size_t most);
 std::string inspection_text(const InspectAnswer& answer, size_t most);
 std::string catalogue_text(const Catalogue& catalogue);
 std::string device_text(const Catalogue& catalogue, const std::string& name,

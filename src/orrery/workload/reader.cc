@@ -33,6 +33,11 @@ void refuse_named_bindings(const ReadOptions& options) {
 }
 
 Workload read_workload(const Source& source, const ReadOptions& options) {
+  if (source.name().ends_with(".et"))
+    throw_input(
+        source.name(),
+        "a Chakra execution trace is no graph of tensors: 'orrery inspect' tells what is in "
+        "it, 'orrery replay' plays it");
   std::string known;
   for (const auto& entry : Registry<Reader>::instance().entries()) {
     const auto reader = entry.create();
