@@ -15,8 +15,8 @@ void simulate(benchmark::State& state, const Cluster& cluster, CollectiveKind ki
   options.conditions = conditions;
   CollectiveSimulation simulation;
   for (auto _ : state)
-    simulation = simulate_collective(
-        cluster, {kind, Bytes(1e9), {ranks, 1}, ElementType::kBF16}, options);
+    simulation =
+        simulate_collective(cluster, {kind, Bytes(1e9), {ranks, 1}, ElementType::kBF16}, options);
   state.counters["flows"] = static_cast<double>(simulation.work.flows);
   state.counters["events"] = static_cast<double>(simulation.work.events);
   state.counters["simulated_ms"] = simulation.time.value * 1e3;
@@ -57,7 +57,10 @@ void ring_over_nodes_with_straggler(benchmark::State& state) {
   simulate(state, test_nodes(ranks / 8), CollectiveKind::kAllReduce, ranks, "ring", late);
 }
 BENCHMARK(ring_over_nodes_with_straggler)
-    ->Arg(1024)->Arg(4096)->Arg(16384)
+    ->Arg(1024)
+    ->Arg(4096)
+    ->Arg(16384)
+    ->Arg(65536)
     ->Unit(benchmark::kMillisecond);
 
 void hierarchical_over_nodes(benchmark::State& state) {
@@ -72,7 +75,20 @@ void hierarchical_over_oversubscribed_tree(benchmark::State& state) {
            ranks, "hierarchical");
 }
 BENCHMARK(hierarchical_over_oversubscribed_tree)
-    ->Arg(4096)->Arg(65536)
+    ->Arg(4096)
+    ->Arg(65536)
+    ->Unit(benchmark::kMillisecond);
+
+void hierarchical_over_oversubscribed_tree_with_straggler(benchmark::State& state) {
+  const int ranks = static_cast<int>(state.range(0));
+  FabricConditions late;
+  late.stragglers.push_back({10, Seconds(1e-3), 1});
+  simulate(state, test_nodes(ranks / 8, FabricShape::kFatTree, 32, 2), CollectiveKind::kAllReduce,
+           ranks, "hierarchical", late);
+}
+BENCHMARK(hierarchical_over_oversubscribed_tree_with_straggler)
+    ->Arg(1024)
+    ->Arg(4096)
     ->Unit(benchmark::kMillisecond);
 
 /// 8 × 512 as a torus of two dimensions, and cubes.

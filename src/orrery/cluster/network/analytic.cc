@@ -55,8 +55,8 @@ class PhaseTime {
         }
       }
       chain[i] = before + own;
-      longest = std::max(
-          longest, chain[i] + (previous ? own * static_cast<double>(t.repeat - 1) : 0));
+      longest =
+          std::max(longest, chain[i] + (previous ? own * static_cast<double>(t.repeat - 1) : 0));
     }
     if (!phase_.crowds.empty() && phase_.crowds.front().size() > 1) {
       const std::vector<int>& crowd = phase_.crowds.front();
@@ -102,8 +102,7 @@ class AnalyticNetwork final : public Network {
     if (jobs.size() > 1)
       for (size_t l = 0; l < answer.link_bytes.size(); ++l)
         if (answer.link_bytes[l].value > 0)
-          answer.time =
-              std::max(answer.time, answer.link_bytes[l] / topology.links()[l].bandwidth);
+          answer.time = std::max(answer.time, answer.link_bytes[l] / topology.links()[l].bandwidth);
     return answer;
   }
 };

@@ -15,8 +15,8 @@ constexpr double kSameValue = 1e-12;
 /// Slopes that differ by less, relatively, are one: they come from differences of values.
 constexpr double kSameSlope = 1e-10;
 
-/// Bends a flow may have on average before walking turn by turn is cheaper.
-constexpr int64_t kBendsPerFlow = 64;
+/// Bends that are walked, for each flow and at least, before going turn by turn is cheaper.
+constexpr int64_t kBendsPerFlow = 64, kBendsAtLeast = 1000000;
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 
@@ -35,12 +35,14 @@ class Cascade {
     order();
   }
 
-  SentTimes run() {
+  SentTimes run(int64_t most_bends) {
     SentTimes sent;
-    if (walk_bends(sent)) return sent;
+    if (walk_bends(most_bends, sent)) return sent;
     double turns = 0;
     for (const int64_t repeat : s_.repeat) turns += static_cast<double>(repeat);
     check_work(turns);
+    work_.events += static_cast<int64_t>(turns);
+    if (find_rings()) return walk_rings();
     return walk_turns();
   }
 
@@ -53,9 +55,7 @@ class Cascade {
   struct Visit {
     int64_t turn = 0;
     int rank = 0;  ///< In `order_`, so that what a turn waits for is known before it.
-    bool operator>(const Visit& o) const {
-      return turn != o.turn ? turn > o.turn : rank > o.rank;
-    }
+    bool operator>(const Visit& o) const { return turn != o.turn ? turn > o.turn : rank > o.rank; }
   };
 
   /// Flows after those they wait for in the same turn; and who waits for whom.
@@ -162,7 +162,7 @@ class Cascade {
     return first;
   }
 
-  bool walk_bends(SentTimes& sent) {
+  bool walk_bends(int64_t most_bends, SentTimes& sent) {
     const size_t n = s_.bytes.size();
     line_.assign(n, {});
     before_.assign(n, {});
@@ -172,9 +172,8 @@ class Cascade {
       before_[at] = line_[at];
     }
     for (const int flow : order_) visit_later(flow, 1);
-    const int64_t budget = kBendsPerFlow * static_cast<int64_t>(n) + 1000000;
     for (int64_t walked = 0; !visits_.empty(); ++walked) {
-      if (walked > budget) return false;
+      if (walked == most_bends) return false;
       const Visit visit = visits_.front();
       while (!visits_.empty() && visits_.front().turn == visit.turn &&
              visits_.front().rank == visit.rank) {
@@ -225,8 +224,62 @@ class Cascade {
         now[at] = k < s_.repeat[at] ? ready + duration_[at] : then[at];
       }
     }
-    work_.events += turns * static_cast<int64_t>(n);
     return now;
+  }
+
+  /// Whether the flows are rings, each waiting for the turn before of one other; lays them one
+  /// after another in `ring_` so that a turn is a pass over neighbours.
+  bool find_rings() {
+    const size_t n = s_.bytes.size();
+    std::vector<char> followed(n, 0);
+    for (size_t i = 0; i < n; ++i) {
+      if (s_.first_wait[i + 1] != static_cast<int>(i) + 1 || s_.wait[i] != Wait::kPreviousTurn ||
+          s_.repeat[i] != s_.repeat[0] || followed[static_cast<size_t>(s_.wait_on[i])] != 0)
+        return false;
+      followed[static_cast<size_t>(s_.wait_on[i])] = 1;
+    }
+    std::vector<char> laid(n, 0);
+    for (size_t i = 0; i < n; ++i) {
+      if (laid[i] != 0) continue;
+      ring_start_.push_back(ring_.size());
+      for (size_t at = i; laid[at] == 0; at = static_cast<size_t>(s_.wait_on[at])) {
+        laid[at] = 1;
+        ring_.push_back(at);
+      }
+    }
+    ring_start_.push_back(n);
+    return true;
+  }
+
+  SentTimes walk_rings() const {
+    const size_t n = ring_.size();
+    std::vector<double> duration(n), lag(n), now(n), then(n);
+    for (size_t j = 0; j < n; ++j) {
+      const size_t flow = ring_[j];
+      duration[j] = duration_[flow];
+      lag[j] = s_.latency[static_cast<size_t>(s_.wait_on[flow])];
+      now[j] = s_.start[flow] + duration_[flow];
+    }
+    for (int64_t k = 1; k < s_.repeat[0]; ++k) {
+      now.swap(then);
+      for (size_t r = 0; r + 1 < ring_start_.size(); ++r) {
+        const size_t first = ring_start_[r], last = ring_start_[r + 1] - 1;
+        pass(duration.data(), lag.data(), then.data(), now.data(), first, last);
+        now[last] = duration[last] + std::max(then[last], then[first] + lag[last]);
+      }
+    }
+    SentTimes sent(n);
+    for (size_t j = 0; j < n; ++j) sent[ring_[j]] = now[j];
+    return sent;
+  }
+
+  static void pass(const double* __restrict duration, const double* __restrict lag,
+                   const double* __restrict then, double* __restrict now, size_t first,
+                   size_t last) {
+    for (size_t j = first; j < last; ++j) {
+      const double arrival = then[j + 1] + lag[j];
+      now[j] = duration[j] + (arrival > then[j] ? arrival : then[j]);
+    }
   }
 
   const FlowSystem& s_;
@@ -237,14 +290,16 @@ class Cascade {
   std::vector<Dependent> dependent_;
   std::vector<Line> line_, before_;
   std::vector<Visit> visits_;
+  std::vector<size_t> ring_, ring_start_;
 };
 
 }  // namespace
 
-SentTimes run_cascade(const FlowSystem& system, FlowWork& work) {
+SentTimes run_cascade(const FlowSystem& system, FlowWork& work, int64_t most_bends) {
   work.flows += system.size();
   if (system.size() == 0) return {};
-  return Cascade(system, work).run();
+  if (most_bends < 0) most_bends = kBendsPerFlow * system.size() + kBendsAtLeast;
+  return Cascade(system, work).run(most_bends);
 }
 
 }  // namespace orrery::fabric

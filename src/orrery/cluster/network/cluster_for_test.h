@@ -9,8 +9,8 @@
 namespace orrery::fabric {
 
 /// A tier with links of 100 GB/s a member and 1 µs, for tests that work values out by hand.
-inline FabricTier test_tier(std::string name, FabricShape shape, int size,
-                            double bandwidth = 100e9, double latency = 1e-6) {
+inline FabricTier test_tier(std::string name, FabricShape shape, int size, double bandwidth = 100e9,
+                            double latency = 1e-6) {
   FabricTier tier;
   tier.name = std::move(name);
   tier.shape = shape;

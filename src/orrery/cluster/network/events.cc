@@ -227,16 +227,15 @@ class EventRun {
       in_flight = std::max(in_flight, flow.sent - flow.arrived);
       all_started = all_started && flow.sent > 0;
     }
-    const bool same = next_turn && all_started && taken.size() == snapshot_.size() &&
-                      std::abs(period - period_) <= kSameState * period &&
-                      std::equal(taken.begin(), taken.end(), snapshot_.begin(),
-                                 [&](const Snapshot& a, const Snapshot& b) {
-                                   return a.sent == b.sent && a.arrived == b.arrived &&
-                                          std::abs(a.left - b.left) <=
-                                              kSameState * std::max(a.left, 1.0) &&
-                                          std::abs(a.since_sent - b.since_sent) <=
-                                              kSameState * period;
-                                 });
+    const bool same =
+        next_turn && all_started && taken.size() == snapshot_.size() &&
+        std::abs(period - period_) <= kSameState * period &&
+        std::equal(taken.begin(), taken.end(), snapshot_.begin(),
+                   [&](const Snapshot& a, const Snapshot& b) {
+                     return a.sent == b.sent && a.arrived == b.arrived &&
+                            std::abs(a.left - b.left) <= kSameState * std::max(a.left, 1.0) &&
+                            std::abs(a.since_sent - b.since_sent) <= kSameState * period;
+                   });
     repeated_ = same ? repeated_ + 1 : 0;
     snapshot_.swap(taken);
     period_ = period;

@@ -64,8 +64,8 @@ int add_phase(FlowSystem& s, const Phase& phase, const Routed& routed, UsedLinks
     const Transfer& t = phase.transfers[i];
     s.bytes.push_back(t.bytes.value);
     s.latency.push_back(routed.latency[i]);
-    s.start.push_back(std::max(ready[static_cast<size_t>(t.source)],
-                               ready[static_cast<size_t>(t.destination)]));
+    s.start.push_back(
+        std::max(ready[static_cast<size_t>(t.source)], ready[static_cast<size_t>(t.destination)]));
     s.repeat.push_back(t.repeat);
     for (int e = routed.first[i]; e < routed.first[i + 1]; ++e) {
       s.link.push_back(used(routed.link[static_cast<size_t>(e)]));
@@ -283,9 +283,9 @@ class FlowRun {
       for (size_t i = 0; i < plain.transfers.size(); ++i) {
         double rate = HUGE_VAL;
         for (int e = routed.first[i]; e < routed.first[i + 1]; ++e)
-          rate = std::min(rate, topology_.links()[static_cast<size_t>(
-                                                      routed.link[static_cast<size_t>(e)])]
-                                    .bandwidth.value);
+          rate = std::min(
+              rate, topology_.links()[static_cast<size_t>(routed.link[static_cast<size_t>(e)])]
+                        .bandwidth.value);
         for (int e = routed.first[i]; e < routed.first[i + 1]; ++e) {
           Use& use = uses[static_cast<size_t>(routed.link[static_cast<size_t>(e)])];
           meet(use.source, plain.transfers[i].source);
@@ -322,8 +322,7 @@ class FlowRun {
         const size_t waits_before = s.wait_on.size();
         const size_t flows_before = s.bytes.size();
         const int first = add_phase(s, plain, route_all(topology_, plain), used, ready);
-        if (p > remaining.phase)
-          wait_for_entries(s, plain, entry, flows_before, waits_before);
+        if (p > remaining.phase) wait_for_entries(s, plain, entry, flows_before, waits_before);
         if (p + 1 < phases.size()) add_entries(s, plain, first, entry, ready);
         parts.push_back({remaining.job, first, std::move(plain)});
       }

@@ -77,8 +77,9 @@ SentTimes run_events(const FlowSystem& system, bool skip, FlowWork& work);
 /// Without contention a turn's end is x_i(k) = d_i + max(x_i(k−1), x_j(k−1) + L_j, …), the
 /// recurrence of a timed event graph (Baccelli et al., Synchronization and Linearity, 1992).
 /// Its sequences are linear in k but for a few bends, which alone are walked; where bends
-/// abound, turn by turn. The system must be `uncontended` with waits on turns alone.
-SentTimes run_cascade(const FlowSystem& system, FlowWork& work);
+/// abound (more than `most_bends`, when not below 0), turn by turn. The system must be
+/// `uncontended` with waits on turns alone.
+SentTimes run_cascade(const FlowSystem& system, FlowWork& work, int64_t most_bends = -1);
 
 /// Refuses, as `kInfeasible`, what would take hours.
 void check_work(double turns);

@@ -33,8 +33,7 @@ double seconds(const Cluster& cluster, const CollectiveCall& call, const std::st
 
 NetworkAnswer run_flows(const Topology& topology, const std::vector<Job>& jobs,
                         bool exact = false) {
-  return Registry<Network>::instance().at("flow", "network").create()->run(topology, jobs,
-                                                                            {exact});
+  return Registry<Network>::instance().at("flow", "network").create()->run(topology, jobs, {exact});
 }
 
 Job transfers(std::vector<Transfer> list) {
@@ -57,8 +56,8 @@ TEST(Flow, RingAllReduceIsItsClosedForm) {
 
 TEST(Flow, RingBehindASwitchHasTheWholeBandwidth) {
   const double expected = 2.0 * 15 * (1e9 / 16 / 100e9 + 1e-6);
-  EXPECT_NEAR(seconds(test_switch(16), call(CollectiveKind::kAllReduce, 1e9, 16), "ring"),
-              expected, expected * kClose);
+  EXPECT_NEAR(seconds(test_switch(16), call(CollectiveKind::kAllReduce, 1e9, 16), "ring"), expected,
+              expected * kClose);
 }
 
 TEST(Flow, BothWaysRoundTakeHalfOfTheTimeOfOne) {
@@ -227,8 +226,7 @@ std::vector<Compared> compared() {
   add("nodes", test_nodes(8, FabricShape::kSwitch, 0, 1, 2), K::kAllReduce, 8, "ring", 8);
   add("nodes", test_nodes(8, FabricShape::kSwitch, 0, 1, 2), K::kAllToAll, 8, "direct", 8);
   add("fat tree", test_nodes(16, FabricShape::kFatTree, 4), K::kAllReduce, 128, "ring");
-  add("fat tree", test_nodes(16, FabricShape::kFatTree, 4, 2), K::kAllReduce, 128,
-      "hierarchical");
+  add("fat tree", test_nodes(16, FabricShape::kFatTree, 4, 2), K::kAllReduce, 128, "hierarchical");
   add("fat tree", test_nodes(16, FabricShape::kFatTree, 4, 4), K::kAllReduce, 16, "ring", 8);
   add("fat tree", test_nodes(8, FabricShape::kFatTree, 4, 2), K::kAllToAll, 64, "direct");
   add("fat tree", test_nodes(8, FabricShape::kFatTree, 4, 2), K::kAllReduce, 64,

@@ -67,7 +67,8 @@ class Refinement {
         met += mix(link_[static_cast<size_t>(l)]);
       for (auto w = static_cast<size_t>(s_.first_wait[i]);
            w < static_cast<size_t>(s_.first_wait[i + 1]); ++w)
-        met += mix(flow_[static_cast<size_t>(s_.wait_on[w])], 1 + static_cast<uint64_t>(s_.wait[w]));
+        met +=
+            mix(flow_[static_cast<size_t>(s_.wait_on[w])], 1 + static_cast<uint64_t>(s_.wait[w]));
       next_[i] = mix(flow_[i], met);
     }
     flow_.swap(next_);

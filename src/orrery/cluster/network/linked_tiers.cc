@@ -144,13 +144,13 @@ class DrawnGraph final : public LinkedTier {
     int vertices = place.members;
     for (const FabricLink& link : tier.drawn) {
       if (link.from < 0 || link.to < 0 || link.from == link.to)
-        throw_infeasible(fmt::format("tier '{}': a link from {} to {}", tier.name, link.from,
-                                     link.to));
+        throw_infeasible(
+            fmt::format("tier '{}': a link from {} to {}", tier.name, link.from, link.to));
       vertices = std::max({vertices, link.from + 1, link.to + 1});
     }
     if (vertices > place.members + 2 * static_cast<int>(tier.drawn.size()))
-      throw_infeasible(fmt::format("tier '{}': switch {} is joined to nothing before it",
-                                   tier.name, vertices - 1));
+      throw_infeasible(fmt::format("tier '{}': switch {} is joined to nothing before it", tier.name,
+                                   vertices - 1));
     const int switches = vertices - place.members;
     const int first_switch = table.add_vertices(tier.name + ".switch", place.instances * switches);
     leaving_.resize(static_cast<size_t>(vertices));
@@ -159,8 +159,7 @@ class DrawnGraph final : public LinkedTier {
     for (int i = 0; i < place.instances; ++i)
       for (const FabricLink& link : tier.drawn) {
         const auto vertex_of = [&](int v) {
-          return v < place.members ? member(i, v)
-                                   : first_switch + i * switches + v - place.members;
+          return v < place.members ? member(i, v) : first_switch + i * switches + v - place.members;
         };
         for (const bool back : {false, true}) {
           const int from = back ? link.to : link.from, to = back ? link.from : link.to;
@@ -179,8 +178,7 @@ class DrawnGraph final : public LinkedTier {
       memory = {this, instance, from, 0, {from}, std::vector<int>(leaving_.size(), -1)};
     const int links = 2 * static_cast<int>(tier_.drawn.size());
     const int base = first_ + instance * links;
-    while (memory.came_over[static_cast<size_t>(to)] < 0 &&
-           memory.expanded < memory.order.size()) {
+    while (memory.came_over[static_cast<size_t>(to)] < 0 && memory.expanded < memory.order.size()) {
       const int at = memory.order[memory.expanded++];
       for (const auto& [next, link] : leaving_[static_cast<size_t>(at)]) {
         int& came = memory.came_over[static_cast<size_t>(next)];

@@ -114,8 +114,8 @@ const std::vector<int>& MaxMinShares::update() {
     const auto flow = static_cast<size_t>(flows_[0]);
     for (auto e = static_cast<size_t>(s_.first_link[flow]);
          e < static_cast<size_t>(s_.first_link[flow + 1]); ++e)
-      rate_[flow] = std::min(
-          rate_[flow], s_.capacity[static_cast<size_t>(s_.link[e])] / s_.crossing[e]);
+      rate_[flow] =
+          std::min(rate_[flow], s_.capacity[static_cast<size_t>(s_.link[e])] / s_.crossing[e]);
   } else if (!flows_.empty()) {
     fill();
   }

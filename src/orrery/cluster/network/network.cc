@@ -89,9 +89,10 @@ std::vector<double> link_loads(const Topology& topology, const Phase& phase) {
     return loads;
   }
   if (pairs(phase) > kMostWalkedPairs)
-    throw_infeasible(fmt::format("{:.0f} million transfers between ranks that are not alike are "
-                                 "too many; use fewer ranks",
-                                 pairs(phase) / 1e6));
+    throw_infeasible(
+        fmt::format("{:.0f} million transfers between ranks that are not alike are "
+                    "too many; use fewer ranks",
+                    pairs(phase) / 1e6));
   for (const std::vector<int>& crowd : phase.crowds)
     for (const int a : crowd)
       for (const int b : crowd)

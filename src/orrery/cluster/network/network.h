@@ -23,10 +23,10 @@ struct NetworkOptions {
 };
 
 struct NetworkAnswer {
-  Seconds time;                     ///< When the last rank is done.
-  std::vector<Seconds> job_finish;  ///< By job.
-  std::vector<Seconds> rank_finish; ///< By rank: when it has sent and been sent all, in any job.
-  std::vector<Bytes> link_bytes;    ///< By link.
+  Seconds time;                      ///< When the last rank is done.
+  std::vector<Seconds> job_finish;   ///< By job.
+  std::vector<Seconds> rank_finish;  ///< By rank: when it has sent and been sent all, in any job.
+  std::vector<Bytes> link_bytes;     ///< By link.
   FlowWork work;
 };
 

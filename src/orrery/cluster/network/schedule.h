@@ -31,7 +31,7 @@ struct Need {
 /// the phase. A ring of n ranks is n transfers that repeat, never n² of them.
 struct Phase {
   std::vector<Transfer> transfers;
-  std::vector<Need> needs;           ///< Of transfer i: first_need[i] up to first_need[i + 1].
+  std::vector<Need> needs;  ///< Of transfer i: first_need[i] up to first_need[i + 1].
   std::vector<int> first_need = {0};
 
   /// Besides, every rank of a crowd sends `crowd_bytes` to every other at once.

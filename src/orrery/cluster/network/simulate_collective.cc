@@ -72,11 +72,10 @@ FabricConditions::ScaledLink parse_scaled_link(const std::string& text) {
 FabricConditions::Straggler parse_straggler(const std::string& text) {
   const size_t equals = text.find('=');
   int rank = -1;
-  if (equals != std::string::npos)
-    std::from_chars(text.data(), text.data() + equals, rank);
+  if (equals != std::string::npos) std::from_chars(text.data(), text.data() + equals, rank);
   if (rank < 0)
-    throw_usage(fmt::format("'{}' is not RANK=DELAY, such as 3=2ms, or RANK=SPEED, such as 3=0.5x",
-                            text));
+    throw_usage(
+        fmt::format("'{}' is not RANK=DELAY, such as 3=2ms, or RANK=SPEED, such as 3=0.5x", text));
   const std::string value = text.substr(equals + 1);
   FabricConditions::Straggler straggler;
   straggler.rank = rank;
@@ -98,9 +97,10 @@ CollectiveSimulation simulate_collective(const Cluster& cluster, const Collectiv
   const RankGroup& group = call.group;
   if (group.size < 1 || group.stride < 1 ||
       double{1} * group.size * group.stride > cluster.largest())
-    throw_infeasible(fmt::format("{} has {} devices at most; a group of {} ranks, {} apart, spans "
-                                 "more",
-                                 cluster.name, cluster.largest(), group.size, group.stride));
+    throw_infeasible(
+        fmt::format("{} has {} devices at most; a group of {} ranks, {} apart, spans "
+                    "more",
+                    cluster.name, cluster.largest(), group.size, group.stride));
   const int ranks =
       static_cast<int>(std::min<double>(call_ranks(group, cluster.node_size()), cluster.largest()));
   Topology topology(cluster, ranks, options.spreading);

@@ -10,8 +10,8 @@ namespace orrery::fabric {
 /// A fabric or ranks that are not as they should be.
 struct FabricConditions {
   struct ScaledLink {
-    std::string a, b;  ///< As `Topology::vertex_name`.
-    double factor = 1; ///< Of its bandwidth, both ways; 0 is a dead link.
+    std::string a, b;   ///< As `Topology::vertex_name`.
+    double factor = 1;  ///< Of its bandwidth, both ways; 0 is a dead link.
   };
   struct Straggler {
     int rank = 0;

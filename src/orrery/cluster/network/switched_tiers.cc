@@ -117,9 +117,8 @@ class Dragonfly final : public SwitchedTier {
     const auto vertex_of = [&](int instance, int group, int router) {
       return first + (instance * groups_ + group) * routers_ + router;
     };
-    join_ports([&](const Endpoint& e) {
-      return vertex_of(e.instance, e.member / group_, router_of(e));
-    });
+    join_ports(
+        [&](const Endpoint& e) { return vertex_of(e.instance, e.member / group_, router_of(e)); });
     const int local_kind = table.new_kind(), global_kind = table.new_kind();
     const double half = tier.latency.value / 2, bandwidth = tier.bandwidth.value;
     local_ = static_cast<int>(table.links.size());
@@ -130,14 +129,13 @@ class Dragonfly final : public SwitchedTier {
             if (a != b)
               table.add_link(vertex_of(i, g, a), vertex_of(i, g, b), bandwidth, half, local_kind);
     global_ = static_cast<int>(table.links.size());
-    const double between =
-        bandwidth * group_ / tier.oversubscription / std::max(1, groups_ - 1);
+    const double between = bandwidth * group_ / tier.oversubscription / std::max(1, groups_ - 1);
     for (int i = 0; i < place.instances; ++i)
       for (int g = 0; g < groups_; ++g)
         for (int h = 0; h < groups_; ++h)
           if (g != h)
-            table.add_link(vertex_of(i, g, gateway(g, h)), vertex_of(i, h, gateway(h, g)),
-                           between, half, global_kind);
+            table.add_link(vertex_of(i, g, gateway(g, h)), vertex_of(i, h, gateway(h, g)), between,
+                           half, global_kind);
   }
   void route(const Endpoint& from, const Endpoint& to, RouteMemory& /*memory*/,
              std::vector<int>& way) const override {

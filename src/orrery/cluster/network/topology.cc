@@ -11,8 +11,8 @@
 namespace orrery::fabric {
 namespace {
 
-/// Two gigabytes of links: far more than any machine that was built, less than memory holds.
-constexpr size_t kMostLinks = size_t{1} << 26;
+/// Far more than any machine that was built; about 700 MB.
+constexpr size_t kMostLinks = size_t{1} << 24;
 
 bool switched(FabricShape shape) {
   return shape == FabricShape::kSwitch || shape == FabricShape::kFatTree ||
@@ -89,8 +89,8 @@ int TierFabric::vertex(const Endpoint& e) const {
 Topology::Topology(const Cluster& cluster, int ranks, Spreading spreading) : ranks_(ranks) {
   if (ranks < 1) throw_usage("a collective needs one rank at least");
   if (ranks > cluster.largest())
-    throw_infeasible(fmt::format("{} has {} devices at most; {} ranks were asked for",
-                                 cluster.name, cluster.largest(), ranks));
+    throw_infeasible(fmt::format("{} has {} devices at most; {} ranks were asked for", cluster.name,
+                                 cluster.largest(), ranks));
   std::vector<TierPlace> places;
   int below = 1;
   for (const FabricTier& tier : cluster.tiers) {
@@ -98,8 +98,7 @@ Topology::Topology(const Cluster& cluster, int ranks, Spreading spreading) : ran
     TierPlace place;
     place.below = below;
     const bool outermost = &tier == &cluster.tiers.back();
-    place.members =
-        outermost && switched(tier.shape) ? (ranks + below - 1) / below : tier.size;
+    place.members = outermost && switched(tier.shape) ? (ranks + below - 1) / below : tier.size;
     place.ports = std::min(tier.links, below);
     if (place.members > INT32_MAX / below)
       throw_infeasible(fmt::format("{} is larger than can be simulated", cluster.name));
@@ -118,9 +117,8 @@ Topology::Topology(const Cluster& cluster, int ranks, Spreading spreading) : ran
   for (size_t t = 0; t < places.size(); ++t) {
     places[t].instances = devices_ / (places[t].below * places[t].members);
     const FabricTier& tier = cluster.tiers[t];
-    tiers_.push_back(switched(tier.shape)
-                         ? make_switched_tier(tier, places[t], spreading, *table_)
-                         : make_linked_tier(tier, places[t], *table_));
+    tiers_.push_back(switched(tier.shape) ? make_switched_tier(tier, places[t], spreading, *table_)
+                                          : make_linked_tier(tier, places[t], *table_));
     uniform_ = uniform_ && tiers_.back()->uniform() && places[t].below % places[t].ports == 0;
   }
 }
@@ -141,9 +139,10 @@ std::string Topology::link_name(int link) const {
 int Topology::vertex(std::string_view name) const {
   const int found = table_->vertex(name);
   if (found < 0)
-    throw_usage(fmt::format("the fabric has no '{}'; ranks go from 0 to {}, switches are named "
-                            "as in 'nvlink.0'",
-                            name, devices_ - 1));
+    throw_usage(
+        fmt::format("the fabric has no '{}'; ranks go from 0 to {}, switches are named "
+                    "as in 'nvlink.0'",
+                    name, devices_ - 1));
   return found;
 }
 
