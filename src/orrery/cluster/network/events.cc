@@ -5,6 +5,7 @@
 
 #include "orrery/cluster/network/flow_system.h"
 #include "orrery/cluster/network/max_min.h"
+#include "orrery/cluster/network/turns.h"
 
 namespace orrery::fabric {
 namespace {
@@ -18,12 +19,7 @@ constexpr double kSameState = 1e-11;
 class EventRun {
  public:
   EventRun(const FlowSystem& system, bool skip, FlowWork& work)
-      : s_(system),
-        shares_(system),
-        work_(work),
-        flows_(system.bytes.size()),
-        dependent_first_(system.bytes.size() + 1) {
-    reverse_waits();
+      : s_(system), shares_(system), turns_(system), work_(work), flows_(system.bytes.size()) {
     if (skip) choose_reference();
   }
 
@@ -54,7 +50,6 @@ class EventRun {
 
  private:
   struct State {
-    int64_t sent = 0, arrived = 0;
     double left = 0, rate = 0, since = 0, last_sent = 0;
     uint32_t version = 0;
     bool runs = false;
@@ -88,18 +83,6 @@ class EventRun {
     return event;
   }
 
-  void reverse_waits() {
-    for (const int on : s_.wait_on) ++dependent_first_[static_cast<size_t>(on) + 1];
-    for (size_t i = 1; i < dependent_first_.size(); ++i)
-      dependent_first_[i] += dependent_first_[i - 1];
-    dependents_.resize(s_.wait_on.size());
-    std::vector<int> next(dependent_first_.begin(), dependent_first_.end() - 1);
-    for (int i = 0; i < s_.size(); ++i)
-      for (auto w = static_cast<size_t>(s_.first_wait[static_cast<size_t>(i)]);
-           w < static_cast<size_t>(s_.first_wait[static_cast<size_t>(i) + 1]); ++w)
-        dependents_[static_cast<size_t>(next[static_cast<size_t>(s_.wait_on[w])]++)] = i;
-  }
-
   /// The flow whose turns mark time, when all flows take equally many turns.
   void choose_reference() {
     const int64_t turns = s_.repeat.empty() ? 0 : s_.repeat.front();
@@ -109,51 +92,19 @@ class EventRun {
   }
 
   bool may_start(int flow) {
-    const State& state = at(flow);
-    const auto i = static_cast<size_t>(flow);
-    if (state.runs || state.sent >= s_.repeat[i] || s_.start[i] > now_ + now_ * kSameTime)
-      return false;
-    for (auto w = static_cast<size_t>(s_.first_wait[i]);
-         w < static_cast<size_t>(s_.first_wait[i + 1]); ++w) {
-      const State& other = at(s_.wait_on[w]);
-      const int64_t turns = s_.repeat[static_cast<size_t>(s_.wait_on[w])];
-      switch (s_.wait[w]) {
-        case Wait::kSameTurn:
-          if (other.arrived <= state.sent) return false;
-          break;
-        case Wait::kPreviousTurn:
-          if (other.arrived < state.sent) return false;
-          break;
-        case Wait::kAllArrived:
-          if (other.arrived < turns) return false;
-          break;
-        case Wait::kAllSent:
-          if (other.sent < turns) return false;
-          break;
-      }
-    }
-    return true;
-  }
-
-  void wake_dependents(int flow) {
-    for (int d = dependent_first_[static_cast<size_t>(flow)];
-         d < dependent_first_[static_cast<size_t>(flow) + 1]; ++d)
-      queue_.push_back(dependents_[static_cast<size_t>(d)]);
+    return !at(flow).runs && s_.start[static_cast<size_t>(flow)] <= now_ + now_ * kSameTime &&
+           turns_.may_start(flow);
   }
 
   void end_turn(int flow) {
-    State& state = at(flow);
     ++work_.events;
-    ++state.sent;
-    state.last_sent = now_;
-    queue_.push_back(flow);
+    at(flow).last_sent = now_;
+    turns_.send(flow, queue_);
     const double latency = s_.latency[static_cast<size_t>(flow)];
     if (latency > 0) {
       push({now_ + latency, flow, Event::kArrival, 0});
-      if (state.sent == s_.repeat[static_cast<size_t>(flow)]) wake_dependents(flow);
     } else {
-      ++state.arrived;
-      wake_dependents(flow);
+      turns_.arrive(flow, queue_);
     }
   }
 
@@ -171,16 +122,16 @@ class EventRun {
         end_turn(event.flow);
         break;
       case Event::kArrival:
-        ++state.arrived;
-        wake_dependents(event.flow);
+        turns_.arrive(event.flow, queue_);
         break;
     }
   }
 
   /// Starts what may start, then shares the links anew.
   void settle() {
-    for (size_t q = 0; q < queue_.size(); ++q) {
-      const int flow = queue_[q];
+    size_t next = 0;
+    while (next < queue_.size()) {
+      const int flow = queue_[next++];
       if (!may_start(flow)) continue;
       State& state = at(flow);
       const auto i = static_cast<size_t>(flow);
@@ -208,24 +159,26 @@ class EventRun {
   }
 
   void look_for_repetition() {
-    const State& reference = at(reference_);
-    if (reference.sent == seen_turns_) return;
+    const int64_t marked = turns_.sent(reference_);
+    if (marked == seen_turns_) return;
     const int64_t turns = s_.repeat[static_cast<size_t>(reference_)];
-    const bool next_turn = reference.sent == seen_turns_ + 1;
-    seen_turns_ = reference.sent;
+    const bool next_turn = marked == seen_turns_ + 1;
+    seen_turns_ = marked;
     const double period = now_ - seen_at_;
     seen_at_ = now_;
     std::vector<Snapshot> taken;
     taken.reserve(flows_.size());
     int64_t furthest = 0, in_flight = 0;
     bool all_started = true;
-    for (const State& flow : flows_) {
-      taken.push_back({flow.sent - reference.sent, flow.arrived - reference.sent,
+    for (int i = 0; i < s_.size(); ++i) {
+      const State& flow = at(i);
+      const int64_t sent = turns_.sent(i), arrived = turns_.arrived(i);
+      taken.push_back({sent - marked, arrived - marked,
                        flow.runs ? flow.left - flow.rate * (now_ - flow.since) : -1,
                        now_ - flow.last_sent});
-      furthest = std::max(furthest, flow.sent);
-      in_flight = std::max(in_flight, flow.sent - flow.arrived);
-      all_started = all_started && flow.sent > 0;
+      furthest = std::max(furthest, sent);
+      in_flight = std::max(in_flight, sent - arrived);
+      all_started = all_started && sent > 0;
     }
     const bool same =
         next_turn && all_started && taken.size() == snapshot_.size() &&
@@ -242,9 +195,8 @@ class EventRun {
     const int64_t skipped = turns - furthest - 2;
     if (repeated_ < in_flight + 2 || skipped < 1) return;
     const double ahead = period * static_cast<double>(skipped);
+    turns_.skip(skipped);
     for (State& flow : flows_) {
-      flow.sent += skipped;
-      flow.arrived += skipped;
       flow.since += ahead;
       flow.last_sent += ahead;
     }
@@ -257,9 +209,9 @@ class EventRun {
 
   const FlowSystem& s_;
   MaxMinShares shares_;
+  Turns turns_;
   FlowWork& work_;
   std::vector<State> flows_;
-  std::vector<int> dependent_first_, dependents_;
   std::vector<Event> events_;  ///< A heap, the earliest first.
   std::vector<int> queue_;
   double now_ = 0;

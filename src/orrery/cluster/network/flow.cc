@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 
+#include "orrery/cluster/network/joint_system.h"
 #include "orrery/cluster/network/network.h"
 
 namespace orrery::fabric {
@@ -15,72 +16,6 @@ constexpr double kAtOnce = 1e-12;
 
 /// Unfolded turns that are walked event by event: about an hour.
 constexpr double kEventsPerTurnWalked = 10;
-
-struct Routed {
-  std::vector<int> first = {0}, link;
-  std::vector<double> latency;
-};
-
-Routed route_all(const Topology& topology, const Phase& phase) {
-  Routed routed;
-  RouteMemory memory;
-  for (const Transfer& t : phase.transfers) {
-    const size_t before = routed.link.size();
-    topology.route(t.source, t.destination, memory, routed.link);
-    double latency = 0;
-    for (size_t i = before; i < routed.link.size(); ++i)
-      latency += topology.links()[static_cast<size_t>(routed.link[i])].latency.value;
-    routed.latency.push_back(latency);
-    routed.first.push_back(static_cast<int>(routed.link.size()));
-  }
-  return routed;
-}
-
-/// Numbers only the links that flows use.
-class UsedLinks {
- public:
-  UsedLinks(const Topology& topology, FlowSystem& system)
-      : topology_(topology), system_(system), number_(topology.links().size(), -1) {}
-  int operator()(int link) {
-    int& number = number_[static_cast<size_t>(link)];
-    if (number < 0) {
-      number = static_cast<int>(system_.capacity.size());
-      system_.capacity.push_back(topology_.links()[static_cast<size_t>(link)].bandwidth.value);
-    }
-    return number;
-  }
-
- private:
-  const Topology& topology_;
-  FlowSystem& system_;
-  std::vector<int> number_;
-};
-
-/// Appends the transfers of a phase; `ready` is by rank. Returns the number of the first.
-int add_phase(FlowSystem& s, const Phase& phase, const Routed& routed, UsedLinks& used,
-              const std::vector<double>& ready) {
-  const int first = s.size();
-  for (size_t i = 0; i < phase.transfers.size(); ++i) {
-    const Transfer& t = phase.transfers[i];
-    s.bytes.push_back(t.bytes.value);
-    s.latency.push_back(routed.latency[i]);
-    s.start.push_back(
-        std::max(ready[static_cast<size_t>(t.source)], ready[static_cast<size_t>(t.destination)]));
-    s.repeat.push_back(t.repeat);
-    for (int e = routed.first[i]; e < routed.first[i + 1]; ++e) {
-      s.link.push_back(used(routed.link[static_cast<size_t>(e)]));
-      s.crossing.push_back(1);
-    }
-    s.first_link.push_back(static_cast<int>(s.link.size()));
-    for (int n = phase.first_need[i]; n < phase.first_need[i + 1]; ++n) {
-      const Need& need = phase.needs[static_cast<size_t>(n)];
-      s.wait_on.push_back(first + need.transfer);
-      s.wait.push_back(need.previous ? Wait::kPreviousTurn : Wait::kSameTurn);
-    }
-    s.first_wait.push_back(static_cast<int>(s.wait_on.size()));
-  }
-  return first;
-}
 
 double turns(const FlowSystem& system) {
   return std::accumulate(system.repeat.begin(), system.repeat.end(), 0.0,
@@ -108,7 +43,7 @@ class FlowRun {
         for (size_t l = 0; l < loads.size(); ++l) answer_.link_bytes[l] += Bytes(loads[l]);
       }
     if (options_.exact || jobs_.size() > 1) {
-      std::vector<Remaining> all;
+      std::vector<RemainingJob> all;
       for (size_t j = 0; j < jobs_.size(); ++j) all.push_back({j, 0, ready_for(jobs_[j])});
       together(all);
     } else if (!jobs_.empty()) {
@@ -119,12 +54,6 @@ class FlowRun {
   }
 
  private:
-  /// What is left of a job: its phases from `phase` on, and when ranks are ready for them.
-  struct Remaining {
-    size_t job = 0, phase = 0;
-    std::vector<double> ready;
-  };
-
   std::vector<double> ready_for(const Job& job) const {
     std::vector<double> ready(static_cast<size_t>(topology_.ranks()), 0);
     for (size_t r = 0; r < std::min(ready.size(), job.ready.size()); ++r)
@@ -155,7 +84,9 @@ class FlowRun {
       if (!last && !all_at_once(after) && !apart_known) {
         apart_known = phases_apart(p);
         if (!apart_known) {
-          std::vector<Remaining> rest;
+          for (int r = 0; p > 0 && r < topology_.ranks(); ++r)
+            if (touched(r)) finish(0, r, ready[static_cast<size_t>(r)]);
+          std::vector<RemainingJob> rest;
           rest.push_back({0, p, std::move(ready)});
           return together(rest);
         }
@@ -182,10 +113,7 @@ class FlowRun {
   }
 
   std::vector<double> plain_phase(const Phase& phase, const std::vector<double>& ready) {
-    FlowSystem whole;
-    UsedLinks used(topology_, whole);
-    add_phase(whole, phase, route_all(topology_, phase), used, ready);
-    const FoldedSystem folded = fold(std::move(whole));
+    const FoldedSystem folded = fold(phase_system(topology_, phase, ready));
     const SentTimes sent = solve(folded);
     std::vector<double> after = ready;
     for (size_t i = 0; i < phase.transfers.size(); ++i) {
@@ -279,7 +207,7 @@ class FlowRun {
     std::vector<Use> uses(topology_.links().size());
     for (size_t p = from; p < jobs_[0].schedule.phases.size(); ++p) {
       const Phase plain = without_crowds(jobs_[0].schedule.phases[p]);
-      const Routed routed = route_all(topology_, plain);
+      const Routes routed = route_all(topology_, plain);
       for (size_t i = 0; i < plain.transfers.size(); ++i) {
         double rate = HUGE_VAL;
         for (int e = routed.first[i]; e < routed.first[i + 1]; ++e)
@@ -302,105 +230,25 @@ class FlowRun {
     return true;
   }
 
-  /// All that is left of the jobs in one system: a rank's entry into its next phase is a flow
-  /// without bytes that waits for what the rank sends and is sent in this one.
-  void together(const std::vector<Remaining>& rest) {
-    FlowSystem s;
-    UsedLinks used(topology_, s);
-    struct Part {
-      size_t job = 0;
-      int first = 0;
-      Phase phase;
-    };
-    std::vector<Part> parts;
-    for (const Remaining& remaining : rest) {
-      const std::vector<Phase>& phases = jobs_[remaining.job].schedule.phases;
-      std::vector<int> entry(remaining.ready.size(), -1);
-      std::vector<double> ready = remaining.ready;
-      for (size_t p = remaining.phase; p < phases.size(); ++p) {
-        Phase plain = without_crowds(phases[p]);
-        const size_t waits_before = s.wait_on.size();
-        const size_t flows_before = s.bytes.size();
-        const int first = add_phase(s, plain, route_all(topology_, plain), used, ready);
-        if (p > remaining.phase) wait_for_entries(s, plain, entry, flows_before, waits_before);
-        if (p + 1 < phases.size()) add_entries(s, plain, first, entry, ready);
-        parts.push_back({remaining.job, first, std::move(plain)});
-      }
-    }
+  void together(const std::vector<RemainingJob>& rest) {
+    JointSystem joint = join_phases(topology_, jobs_, rest);
     FoldedSystem folded;
     if (options_.exact) {
-      check_work(kEventsPerTurnWalked * turns(s));
-      folded.class_of.resize(s.bytes.size());
+      folded.class_of.resize(joint.system.bytes.size());
       std::iota(folded.class_of.begin(), folded.class_of.end(), 0);
-      folded.system = std::move(s);
+      folded.system = std::move(joint.system);
     } else {
-      folded = fold(std::move(s));
-      if (folded.system.bytes.size() == folded.class_of.size())
-        check_work(kEventsPerTurnWalked * turns(folded.system));
+      folded = fold(std::move(joint.system));
     }
+    if (folded.system.bytes.size() == folded.class_of.size())
+      check_work(kEventsPerTurnWalked * turns(folded.system));
     const SentTimes sent = run_events(folded.system, false, answer_.work);
-    for (const Remaining& remaining : rest)
-      for (size_t r = 0; r < remaining.ready.size(); ++r)
-        if (remaining.ready[r] > 0 && rest.size() == 1 && touched(static_cast<int>(r)))
-          finish(remaining.job, static_cast<int>(r), remaining.ready[r]);
-    for (const Part& part : parts)
+    for (const JointSystem::Part& part : joint.parts)
       for (size_t i = 0; i < part.phase.transfers.size(); ++i) {
         const auto c = static_cast<size_t>(folded.class_of[static_cast<size_t>(part.first) + i]);
         finish(part.job, part.phase.transfers[i].source, sent[c]);
         finish(part.job, part.phase.transfers[i].destination, sent[c] + folded.system.latency[c]);
       }
-  }
-
-  /// Rewrites the waits of the flows just added so that they also wait for their ranks.
-  static void wait_for_entries(FlowSystem& s, const Phase& phase, const std::vector<int>& entry,
-                               size_t flows_before, size_t waits_before) {
-    const std::vector<int> on(s.wait_on.begin() + static_cast<std::ptrdiff_t>(waits_before),
-                              s.wait_on.end());
-    const std::vector<Wait> kind(s.wait.begin() + static_cast<std::ptrdiff_t>(waits_before),
-                                 s.wait.end());
-    std::vector<int> bounds(s.first_wait.begin() + static_cast<std::ptrdiff_t>(flows_before),
-                            s.first_wait.end());
-    s.wait_on.resize(waits_before);
-    s.wait.resize(waits_before);
-    for (size_t i = 0; i < phase.transfers.size(); ++i) {
-      for (int w = bounds[i]; w < bounds[i + 1]; ++w) {
-        s.wait_on.push_back(on[static_cast<size_t>(w) - waits_before]);
-        s.wait.push_back(kind[static_cast<size_t>(w) - waits_before]);
-      }
-      for (const int rank : {phase.transfers[i].source, phase.transfers[i].destination})
-        if (entry[static_cast<size_t>(rank)] >= 0) {
-          s.wait_on.push_back(entry[static_cast<size_t>(rank)]);
-          s.wait.push_back(Wait::kAllArrived);
-        }
-      s.first_wait[flows_before + i + 1] = static_cast<int>(s.wait_on.size());
-    }
-  }
-
-  /// Adds each rank's entry into the phase after `phase`, and notes it in `entry`.
-  static void add_entries(FlowSystem& s, const Phase& phase, int first, std::vector<int>& entry,
-                          const std::vector<double>& ready) {
-    std::vector<std::vector<std::pair<int, Wait>>> waits(entry.size());
-    for (size_t i = 0; i < phase.transfers.size(); ++i) {
-      const Transfer& t = phase.transfers[i];
-      const int flow = first + static_cast<int>(i);
-      waits[static_cast<size_t>(t.source)].emplace_back(flow, Wait::kAllSent);
-      waits[static_cast<size_t>(t.destination)].emplace_back(flow, Wait::kAllArrived);
-    }
-    for (size_t r = 0; r < entry.size(); ++r) {
-      if (waits[r].empty()) continue;
-      if (entry[r] >= 0) waits[r].emplace_back(entry[r], Wait::kAllArrived);
-      entry[r] = s.size();
-      s.bytes.push_back(0);
-      s.latency.push_back(0);
-      s.start.push_back(ready[r]);
-      s.repeat.push_back(1);
-      s.first_link.push_back(static_cast<int>(s.link.size()));
-      for (const auto& [on, wait] : waits[r]) {
-        s.wait_on.push_back(on);
-        s.wait.push_back(wait);
-      }
-      s.first_wait.push_back(static_cast<int>(s.wait_on.size()));
-    }
   }
 
   const Topology& topology_;

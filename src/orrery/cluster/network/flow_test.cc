@@ -208,6 +208,7 @@ std::vector<Compared> compared() {
   add("ring", test_ring(16), K::kAllToAll, 16, "direct");
   add("ring", test_ring(24), K::kBroadcast, 24, "ring");
   add("ring", test_ring(24), K::kAllGather, 24, "bruck");
+  add("ring", test_ring(24), K::kGather, 24, "binomial");
   add("switch", test_switch(64), K::kAllReduce, 64, "double-binary-tree");
   add("switch", test_switch(48), K::kReduce, 48, "double-binary-tree");
   add("switch", test_switch(64), K::kAllReduce, 64, "halving-doubling");

@@ -182,8 +182,9 @@ class DrawnGraph final : public LinkedTier {
       const int at = memory.order[memory.expanded++];
       for (const auto& [next, link] : leaving_[static_cast<size_t>(at)]) {
         int& came = memory.came_over[static_cast<size_t>(next)];
+        const int laid = base + link;
         if (next == from || came >= 0 ||
-            !(table_.links[static_cast<size_t>(base + link)].bandwidth.value > 0))
+            !(table_.links[static_cast<size_t>(laid)].bandwidth.value > 0))
           continue;
         came = link;
         memory.order.push_back(next);

@@ -55,8 +55,9 @@ void MaxMinShares::stop(int flow) {
 
 void MaxMinShares::collect() {
   flows_.clear();
-  for (size_t i = 0; i < links_.size(); ++i)
-    for (const int e : running_[static_cast<size_t>(links_[i])]) {
+  size_t next = 0;
+  while (next < links_.size())
+    for (const int e : running_[static_cast<size_t>(links_[next++])]) {
       const int flow = owner_[static_cast<size_t>(e)];
       if (met_[static_cast<size_t>(flow)] != 0) continue;
       met_[static_cast<size_t>(flow)] = 1;

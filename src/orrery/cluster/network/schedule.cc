@@ -80,8 +80,8 @@ std::vector<std::vector<int>> grid_lines(const GroupLayout& layout, size_t dimen
     for (int start = 0; start < layout.size(); ++start) {
       if (start / stride % extent != 0) continue;
       std::vector<int>& line = lines.emplace_back();
-      for (int i = 0; i < extent; ++i)
-        line.push_back(group[static_cast<size_t>(start + i * stride)]);
+      for (int i = 0, at = start; i < extent; ++i, at += stride)
+        line.push_back(group[static_cast<size_t>(at)]);
     }
   return lines;
 }

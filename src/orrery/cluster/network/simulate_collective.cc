@@ -132,7 +132,10 @@ CollectiveSimulation simulate_collective(const Cluster& cluster, const Collectiv
     }
   }
   const auto algorithm = algorithms.at(simulation.algorithm, "collective algorithm").create();
-  const auto network = Registry<Network>::instance().at(options.network, "network").create();
+  const auto& networks = Registry<Network>::instance();
+  if (options.network == "packet" && networks.find("packet") == nullptr)
+    throw_usage("network 'packet' runs on ns-3, which this program was built without (ORRERY_NS3)");
+  const auto network = networks.at(options.network, "network").create();
   NetworkAnswer answer = network->run(topology, jobs_of(*algorithm), {options.exact});
   simulation.time = answer.time;
   simulation.busiest = busiest_links(topology, answer);

@@ -58,9 +58,10 @@ class Binomial final : public ScheduleAlgorithm {
       Phase& phase = schedule.phases.emplace_back();
       for (const std::vector<int>& ranks : layout.groups)
         for (int i = 0; i + distance < n; i += 2 * distance) {
+          const int partner = i + distance;
           const int near = ranks[static_cast<size_t>(i)];
-          const int far = ranks[static_cast<size_t>(i + distance)];
-          const Bytes sent = bytes * (whole ? 1 : std::min(distance, n - i - distance));
+          const int far = ranks[static_cast<size_t>(partner)];
+          const Bytes sent = bytes * (whole ? 1 : std::min(distance, n - partner));
           phase.add({outwards(kind) ? near : far, outwards(kind) ? far : near, sent});
         }
     }
