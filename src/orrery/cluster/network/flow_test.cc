@@ -97,6 +97,16 @@ TEST(Flow, HierarchicalAllReduceIsItsClosedForm) {
               inside + outside, (inside + outside) * kClose);
 }
 
+// Eight rings of an eighth each: a step crosses an adapter of 50 GB/s, and a device's link to
+// the switch carries seven of the rings, 7/8 of 400 GB/s.
+TEST(Flow, RailRingsKeepEveryAdapterBusy) {
+  const double adapter = 1e9 / 8 / 32 / 50e9;
+  const double time =
+      seconds(test_nodes(4), call(CollectiveKind::kAllReduce, 1e9, 32), "rail-rings");
+  EXPECT_GT(time, 2 * 31 * adapter);
+  EXPECT_NEAR(time, 2 * 31 * adapter, 62 * 2e-6);
+}
+
 // One adapter for 8 devices: eight rings across nodes share it.
 TEST(Flow, GroupsThatCrossANodeShareItsAdapters) {
   const double alone = 2 * 3 * (1e9 / 4 / 50e9 + 5e-6);
@@ -222,6 +232,7 @@ std::vector<Compared> compared() {
   add("torus", test_torus({8, 8}), K::kAllReduce, 64, "ring");
   add("nodes", test_nodes(16), K::kAllReduce, 128, "ring");
   add("nodes", test_nodes(64), K::kAllReduce, 512, "hierarchical");
+  add("nodes", test_nodes(8), K::kAllReduce, 64, "rail-rings");
   add("nodes", test_nodes(8), K::kAllToAll, 64, "direct");
   add("nodes", test_nodes(8), K::kAllToAll, 64, "hierarchical");
   add("nodes", test_nodes(8, FabricShape::kSwitch, 0, 1, 2), K::kAllReduce, 8, "ring", 8);

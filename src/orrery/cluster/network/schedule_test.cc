@@ -47,7 +47,7 @@ TEST(Schedule, AllReducesSendTheLeastThereIs) {
   for (const char* algorithm : {"ring", "bidirectional-ring", "halving-doubling", "direct"})
     EXPECT_NEAR(sent_by_each(schedule(algorithm, K::kAllReduce, 640, 64), 64), least, 1e-6)
         << algorithm;
-  for (const char* algorithm : {"hierarchical", "torus"})
+  for (const char* algorithm : {"hierarchical", "torus", "rail-rings"})
     EXPECT_NEAR(sent_by_each(schedule(algorithm, K::kAllReduce, 640, 64, {4, 16}), 64), least, 1e-6)
         << algorithm;
 }

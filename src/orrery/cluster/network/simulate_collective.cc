@@ -40,6 +40,19 @@ std::vector<Seconds> ready_times(const FabricConditions& conditions, int ranks) 
   return ready;
 }
 
+Bytes most_sent(const Schedule& schedule, int ranks) {
+  std::vector<double> sent(static_cast<size_t>(ranks), 0);
+  for (const Phase& phase : schedule.phases) {
+    for (const Transfer& t : phase.transfers)
+      sent[static_cast<size_t>(t.source)] += t.bytes.value * static_cast<double>(t.repeat);
+    for (const std::vector<int>& crowd : phase.crowds)
+      for (const int rank : crowd)
+        sent[static_cast<size_t>(rank)] +=
+            phase.crowd_bytes.value * static_cast<double>(crowd.size() - 1);
+  }
+  return Bytes(*std::max_element(sent.begin(), sent.end()));
+}
+
 std::vector<LinkUse> busiest_links(const Topology& topology, const NetworkAnswer& answer) {
   std::vector<size_t> order(answer.link_bytes.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -136,7 +149,9 @@ CollectiveSimulation simulate_collective(const Cluster& cluster, const Collectiv
   if (options.network == "packet" && networks.find("packet") == nullptr)
     throw_usage("network 'packet' runs on ns-3, which this program was built without (ORRERY_NS3)");
   const auto network = networks.at(options.network, "network").create();
-  NetworkAnswer answer = network->run(topology, jobs_of(*algorithm), {options.exact});
+  const std::vector<Job> jobs = jobs_of(*algorithm);
+  NetworkAnswer answer = network->run(topology, jobs, {options.exact});
+  simulation.sent = most_sent(jobs.front().schedule, ranks);
   simulation.time = answer.time;
   simulation.busiest = busiest_links(topology, answer);
   simulation.rank_finish = std::move(answer.rank_finish);

@@ -46,6 +46,7 @@ struct CollectiveSimulation {
   Seconds time;
   std::string algorithm;
   int ranks = 0;                     ///< Of all groups that run at once.
+  Bytes sent;                        ///< By the rank that sends most.
   std::vector<Seconds> rank_finish;  ///< By rank.
   std::vector<LinkUse> busiest;      ///< Eight at most, the busiest first.
   FlowWork work;

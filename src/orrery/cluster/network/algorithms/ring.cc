@@ -56,6 +56,38 @@ const Registration<ScheduleAlgorithm> kRing(
      .parameters = {{"slice", kSliceBytes, "bytes of a chain's slice (NCCL 2)"}}},
     [] { return std::make_unique<Ring>(); });
 
+/// One ring for each device of a node. Ring j runs through the node from device j to device
+/// j − 1, so that every adapter carries one ring out and one in.
+class RailRings final : public ScheduleAlgorithm {
+ public:
+  bool runs(CollectiveKind kind, const std::vector<int>& grid) const override {
+    return grid.size() > 1 &&
+           (kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kAllGather ||
+            kind == CollectiveKind::kReduceScatter);
+  }
+
+  Schedule schedule(CollectiveKind kind, Bytes bytes, const GroupLayout& layout) const override {
+    const auto n = static_cast<size_t>(layout.size()), node = static_cast<size_t>(layout.grid[0]);
+    const auto steps = static_cast<int64_t>((kind == CollectiveKind::kAllReduce ? 2 : 1) * (n - 1));
+    Phase phase;
+    std::vector<int> ring(n);
+    for (const std::vector<int>& ranks : layout.groups)
+      for (size_t j = 0; j < node; ++j) {
+        for (size_t i = 0; i < n; ++i) ring[i] = ranks[i / node * node + (i + j) % node];
+        add_ring(phase, ring, bytes / static_cast<double>(n * node), steps);
+      }
+    return {{std::move(phase)}};
+  }
+};
+
+const Registration<ScheduleAlgorithm> kRailRings(
+    {.name = "rail-rings",
+     .summary = "a ring for each of the e devices of a node with a part of the bytes, so that all "
+                "adapters are busy: all-reduce 2(n−1)(S/enB + L) at the adapter's bandwidth B",
+     .source = "NCCL 2, which gives every channel's ring another adapter",
+     .parameters = {}},
+    [] { return std::make_unique<RailRings>(); });
+
 class BidirectionalRing final : public ScheduleAlgorithm {
  public:
   bool runs(CollectiveKind kind, const std::vector<int>& /*grid*/) const override {
