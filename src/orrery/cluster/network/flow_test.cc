@@ -316,6 +316,8 @@ TEST(Analytic, AgreesWithFlowWhereLoadsAreEven) {
   EXPECT_NEAR(both(test_switch(64), call(K::kAllToAll, 1e9, 64), "direct"), 1, kClose);
   EXPECT_NEAR(both(test_ring(16), call(K::kAllToAll, 1e9, 16), "direct"), 1, kClose);
   EXPECT_NEAR(both(test_ring(16), call(K::kBroadcast, 1e9, 16), "ring"), 1, kClose);
+  EXPECT_NEAR(both(test_nodes(64), call(K::kAllReduce, 1e8, 512), "ring"), 1, 0.01);
+  EXPECT_NEAR(both(test_nodes(64), call(K::kAllReduce, 1e8, 512), "rail-rings"), 1, 0.2);
   // Trees send up and down at once over the same adapters: the closed form is a bound.
   const double tree = both(test_switch(64), call(K::kAllReduce, 1e9, 64), "double-binary-tree");
   EXPECT_GT(tree, 0.8);
