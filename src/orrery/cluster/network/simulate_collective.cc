@@ -14,6 +14,9 @@ namespace {
 
 constexpr size_t kBusiestShown = 8;
 
+/// Some gigabytes of links and transfers.
+constexpr int kMostRanks = 1 << 22;
+
 double factor(std::string_view text, const std::string& whole) {
   double value = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -85,7 +88,10 @@ FabricConditions::ScaledLink parse_scaled_link(const std::string& text) {
 FabricConditions::Straggler parse_straggler(const std::string& text) {
   const size_t equals = text.find('=');
   int rank = -1;
-  if (equals != std::string::npos) std::from_chars(text.data(), text.data() + equals, rank);
+  if (equals != std::string::npos) {
+    const auto [end, fault] = std::from_chars(text.data(), text.data() + equals, rank);
+    if (fault != std::errc() || end != text.data() + equals) rank = -1;
+  }
   if (rank < 0)
     throw_usage(
         fmt::format("'{}' is not RANK=DELAY, such as 3=2ms, or RANK=SPEED, such as 3=0.5x", text));
@@ -101,7 +107,8 @@ FabricConditions::Straggler parse_straggler(const std::string& text) {
   } catch (const std::invalid_argument& error) {
     throw_usage(fmt::format("'{}': {}", text, error.what()));
   }
-  if (!(straggler.delay.value >= 0)) throw_usage(fmt::format("'{}': a delay below 0", text));
+  if (!(straggler.delay.value >= 0) || !std::isfinite(straggler.delay.value))
+    throw_usage(fmt::format("'{}': a delay is 0 or more", text));
   return straggler;
 }
 
@@ -114,6 +121,11 @@ CollectiveSimulation simulate_collective(const Cluster& cluster, const Collectiv
         fmt::format("{} has {} devices at most; a group of {} ranks, {} apart, spans "
                     "more",
                     cluster.name, cluster.largest(), group.size, group.stride));
+  if (double{1} * group.size * group.stride > kMostRanks)
+    throw_infeasible(
+        fmt::format("{} ranks at most are simulated; a group of {} ranks, {} apart, "
+                    "spans more",
+                    kMostRanks, group.size, group.stride));
   const int ranks =
       static_cast<int>(std::min<double>(call_ranks(group, cluster.node_size()), cluster.largest()));
   Topology topology(cluster, ranks, options.spreading);

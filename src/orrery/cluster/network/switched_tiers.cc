@@ -54,7 +54,8 @@ class FatTree final : public SwitchedTier {
   FatTree(const FabricTier& tier, const TierPlace& place, Spreading spreading, FabricTable& table)
       : SwitchedTier(tier, place, table), spreading_(spreading), group_(tier.group) {
     groups_ = (place.members + group_ - 1) / group_;
-    spines_ = std::max(1, static_cast<int>(std::lround(group_ / tier.oversubscription)));
+    spines_ =
+        std::max(1, static_cast<int>(std::lround(group_ / std::max(1.0, tier.oversubscription))));
     const int leaves = place.instances * groups_ * place.ports;
     const int leaf = table.add_vertices(tier.name + ".leaf", leaves);
     const int spine = table.add_vertices(tier.name + ".spine", place.instances * spines_);
