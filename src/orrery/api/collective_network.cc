@@ -7,10 +7,12 @@
 namespace orrery {
 
 void check_network(const CollectiveNetwork& network) {
-  if (network.name.empty() && (network.exact || !network.slow_links.empty() ||
-                               !network.stragglers.empty() || network.background != 0))
+  if (network.name.empty() &&
+      (network.exact || !network.slow_links.empty() || !network.stragglers.empty() ||
+       network.background != 0 || network.routing != "destination"))
     throw_usage(
-        "--exact, --slow-link, --straggler and --background need --network analytic, flow or "
+        "--exact, --slow-link, --straggler, --background and --routing need --network analytic, "
+        "flow or "
         "packet");
 }
 
@@ -27,6 +29,11 @@ CollectiveAnswer simulated_collective(const Cluster& cluster, const CollectiveCa
   for (const std::string& text : request.network.stragglers)
     options.conditions.stragglers.push_back(fabric::parse_straggler(text));
   options.conditions.background = request.network.background;
+  if (request.network.routing == "hash") {
+    options.spreading = fabric::Spreading::kHash;
+  } else if (request.network.routing != "destination") {
+    throw_usage("unknown routing '" + request.network.routing + "'; there is destination and hash");
+  }
   const fabric::CollectiveSimulation simulation =
       fabric::simulate_collective(cluster, call, options);
 

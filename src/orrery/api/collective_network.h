@@ -12,6 +12,7 @@ struct CollectiveNetwork {
   std::vector<std::string> slow_links;  ///< "3-nvlink.0=0.5"
   std::vector<std::string> stragglers;  ///< "3=2ms" late, "3=0.5x" slow
   double background = 0;                ///< Share of every link that other traffic takes.
+  std::string routing = "destination";  ///< Of fat trees; or "hash", as equal-cost multipath.
 };
 
 /// What a simulation knows beside the time.

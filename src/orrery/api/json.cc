@@ -78,6 +78,7 @@ CollectiveNetwork network_of(const Json& json) {
   network.slow_links = texts_of(json, "slow_links");
   network.stragglers = texts_of(json, "stragglers");
   network.background = number_of(json, "background", 0);
+  network.routing = text_of(json, "routing", network.routing);
   return network;
 }
 
@@ -500,7 +501,7 @@ std::string Session::call(std::string_view request_json) const {
   if (command == "collective") {
     refuse_unknown(json, {"command", "kind", "bytes", "ranks", "stride", "dtype", "on", "library",
                           "algorithm", "protocol", "set", "network", "exact", "slow_links",
-                          "stragglers", "background"});
+                          "stragglers", "background", "routing"});
     CollectiveRequest request;
     request.kind = text_of(json, "kind", "");
     request.cluster = text_of(json, "on", "");

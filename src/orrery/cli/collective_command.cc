@@ -84,6 +84,11 @@ class CollectiveCommand final : public Command {
     app.add_option("--background", request_.network.background,
                    "Share of every link that other traffic takes, e.g. 0.2")
         ->type_name("SHARE");
+    app.add_option("--routing", request_.network.routing,
+                   "How flows spread over a fat tree: destination, or hash (equal-cost multipath, "
+                   "where flows may collide)")
+        ->type_name("ROUTING")
+        ->capture_default_str();
     app.add_option("--set", sets_,
                    "What if a figure were another, e.g. fabric.nvlink.bandwidth=900GB/s or "
                    "device.memory.bandwidth=6TB/s")

@@ -30,6 +30,10 @@ const std::vector<ValueKind>& value_kinds() {
        }},
       {"DEVICE", true, [] { return Session().catalogue().names(); }},
       {"CLUSTER", true, [] { return Session().catalogue().cluster_names(); }},
+      {"ROUTING", false,
+       [] {
+         return std::vector<std::string>{"destination", "hash"};
+       }},
       {"NETWORK", false, [] { return Registry<fabric::Network>::instance().names(); }},
       {"LIBRARY", false, [] { return Registry<CollectiveLibrary>::instance().names(); }},
       {"KIND", false,

@@ -14,8 +14,8 @@ namespace {
 /// Ranks that are ready this close, relatively, are ready at once.
 constexpr double kAtOnce = 1e-12;
 
-/// Unfolded turns that are walked event by event: about an hour.
-constexpr double kEventsPerTurnWalked = 10;
+/// A turn walked event by event, as against one of the recurrence: about a microsecond.
+constexpr double kCostOfEvents = 20;
 
 double turns(const FlowSystem& system) {
   return std::accumulate(system.repeat.begin(), system.repeat.end(), 0.0,
@@ -130,7 +130,7 @@ class FlowRun {
   SentTimes solve(const FoldedSystem& folded) {
     if (folded.system.uncontended()) return run_cascade(folded.system, answer_.work);
     if (folded.system.bytes.size() == folded.class_of.size())
-      check_work(kEventsPerTurnWalked * turns(folded.system));
+      check_work(turns(folded.system), kCostOfEvents);
     return run_events(folded.system, true, answer_.work);
   }
 
@@ -241,7 +241,7 @@ class FlowRun {
       folded = fold(std::move(joint.system));
     }
     if (folded.system.bytes.size() == folded.class_of.size())
-      check_work(kEventsPerTurnWalked * turns(folded.system));
+      check_work(turns(folded.system), kCostOfEvents);
     const SentTimes sent = run_events(folded.system, false, answer_.work);
     for (const JointSystem::Part& part : joint.parts)
       for (size_t i = 0; i < part.phase.transfers.size(); ++i) {

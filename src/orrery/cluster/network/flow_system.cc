@@ -39,10 +39,10 @@ bool FlowSystem::uncontended() const {
   return true;
 }
 
-void check_work(double turns) {
-  if (turns > kMostTurns)
+void check_work(double turns, double cost) {
+  if (turns * cost > kMostTurns)
     throw_infeasible(
-        fmt::format("{:.0f} billion transfers that are not alike would have to be simulated one by "
+        fmt::format("{:.1f} billion transfers that are not alike would have to be simulated one by "
                     "one; use the analytic network or fewer ranks",
                     turns / 1e9));
 }

@@ -81,7 +81,8 @@ SentTimes run_events(const FlowSystem& system, bool skip, FlowWork& work);
 /// `uncontended` with waits on turns alone.
 SentTimes run_cascade(const FlowSystem& system, FlowWork& work, int64_t most_bends = -1);
 
-/// Refuses, as `kInfeasible`, what would take hours.
-void check_work(double turns);
+/// Refuses, as `kInfeasible`, what would take hours: turns that each cost `cost` times one of
+/// the recurrence above.
+void check_work(double turns, double cost = 1);
 
 }  // namespace orrery::fabric
