@@ -244,6 +244,12 @@ def collective(
     library: Optional[str] = None,
     algorithm: Optional[str] = None,
     protocol: Optional[str] = None,
+    network: Optional[str] = None,
+    exact: Optional[bool] = None,
+    slow_links: Optional[Sequence[str]] = None,
+    stragglers: Optional[Sequence[str]] = None,
+    background: Optional[float] = None,
+    routing: Optional[str] = None,
     set: Optional[Mapping[str, str]] = None,
 ) -> Answer:
     """How long ranks of a cluster take for a collective.
@@ -256,11 +262,17 @@ def collective(
     stride     from one rank of the group to the next
     library    "nccl", "vllm-custom" … (``orrery.models()``)
     algorithm  forced, as NCCL_ALGO does; protocol likewise
+    network    "analytic", "flow" or "packet": simulate the fabric instead (docs/networks.md)
+    exact      every transfer by itself
+    slow_links ["3-nvlink.0=0.5"]; stragglers ["3=2ms", "4=0.5x"]; background 0.2
+    routing    of fat trees: "destination" or "hash"
     set        what-ifs: {"fabric.nvlink.bandwidth": "900 GB/s"}
     """
     return _call(
         "collective", kind=kind, bytes=bytes, ranks=ranks, on=os.fspath(on), stride=stride,
-        dtype=dtype, library=library, algorithm=algorithm, protocol=protocol,
+        dtype=dtype, library=library, algorithm=algorithm, protocol=protocol, network=network,
+        exact=exact, slow_links=slow_links and list(slow_links),
+        stragglers=stragglers and list(stragglers), background=background, routing=routing,
         set=set and dict(set),
     )
 

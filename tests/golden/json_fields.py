@@ -35,6 +35,7 @@ COMMANDS = [
     "hardware h200",
     "hardware dgx-h100",
     "collective all-reduce --bytes 64MiB --ranks 8 --on dgx-h100 --algorithm ring --protocol simple",
+    "collective all-reduce --bytes 64MiB --ranks 32 --on dgx-h100 --network flow",
     "collective --fit dgx-h100=tests/golden/files/collectives.csv --out /dev/null",
     "models",
     "zoo",

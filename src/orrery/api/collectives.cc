@@ -59,12 +59,31 @@ CollectiveCall call_of(const CollectiveRequest& request) {
   return call;
 }
 
+void add_bandwidth(CollectiveAnswer& answer, const CollectiveCall& call) {
+  if (!(answer.latency_s > 0)) return;
+  answer.algorithm_bandwidth = call.bytes.value / answer.latency_s;
+  answer.bus_bandwidth = answer.algorithm_bandwidth * bus_factor(call.kind, call.group.size);
+}
+
+void note_overrides(CollectiveAnswer& answer, const CollectiveChoice& choice) {
+  for (const auto& [path, value] : choice.overrides)
+    answer.provenance.emplace_back("set " + path, value);
+}
+
 std::string short_number(double value) { return fmt::format("{:.6g}", value); }
 
 }  // namespace
 
 CollectiveAnswer Session::collective(const CollectiveRequest& request) const {
   const CollectiveCall call = call_of(request);
+  check_network(request.network);
+  if (!request.network.name.empty()) {
+    CollectiveAnswer answer =
+        simulated_collective(catalogue_.cluster(request.cluster, request.overrides), call, request);
+    add_bandwidth(answer, call);
+    note_overrides(answer, request);
+    return answer;
+  }
   const Bound bound = bind_library(catalogue_, data_folder_, request);
   const CollectiveEstimate estimate = bound.predictor->predict(call);
   const TimeInterval time = interval(estimate.estimate);
@@ -76,10 +95,7 @@ CollectiveAnswer Session::collective(const CollectiveRequest& request) const {
   answer.protocol = estimate.protocol;
   answer.channels = estimate.channels;
   answer.sent_bytes = estimate.sent.value;
-  if (time.value.value > 0) {
-    answer.algorithm_bandwidth = call.bytes.value / time.value.value;
-    answer.bus_bandwidth = answer.algorithm_bandwidth * bus_factor(call.kind, request.ranks);
-  }
+  add_bandwidth(answer, call);
   const CollectiveTrust trust = bound.predictor->trust(call);
   answer.verdict = trust.verdict;
   answer.detail = trust.detail;
@@ -90,8 +106,7 @@ CollectiveAnswer Session::collective(const CollectiveRequest& request) const {
     answer.provenance.emplace_back("forced algorithm", request.algorithm);
   if (!request.protocol.empty())
     answer.provenance.emplace_back("forced protocol", request.protocol);
-  for (const auto& [path, value] : request.overrides)
-    answer.provenance.emplace_back("set " + path, value);
+  note_overrides(answer, request);
   return answer;
 }
 
@@ -181,6 +196,19 @@ CollectiveFitAnswer Session::fit_collectives(const CollectiveFitRequest& request
 std::string to_json(const CollectiveAnswer& a, const CollectiveRequest& request) {
   JsonAnswer provenance = JsonAnswer::object();
   for (const auto& [name, value] : a.provenance) provenance[name] = value;
+  JsonAnswer network;  // null, but of a simulation
+  if (a.network) {
+    JsonAnswer busiest = JsonAnswer::array();
+    for (const NetworkFigures::BusyLink& l : a.network->busiest_links)
+      busiest.push_back({{"link", l.link}, {"bytes", l.bytes}, {"share", l.share}});
+    network = {{"name", request.network.name},
+               {"exact", request.network.exact},
+               {"ranks", a.network->ranks},
+               {"rank_finish_s", a.network->rank_finish_s},
+               {"busiest_links", busiest},
+               {"simulated_flows", a.network->flows},
+               {"simulated_events", a.network->events}};
+  }
   return write({{"schema", schema("collective")},
                 {"kind", request.kind},
                 {"bytes", request.bytes},
@@ -196,6 +224,7 @@ std::string to_json(const CollectiveAnswer& a, const CollectiveRequest& request)
                 {"sent_bytes", a.sent_bytes},
                 {"algorithm_bandwidth_bytes_per_s", a.algorithm_bandwidth},
                 {"bus_bandwidth_bytes_per_s", a.bus_bandwidth},
+                {"network", network},
                 {"trust", {{"verdict", a.verdict}, {"detail", a.detail}}},
                 {"gaps", a.gaps},
                 {"provenance", provenance}});

@@ -3,11 +3,13 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "orrery/api/collective_network.h"
 #include "orrery/hardware/catalogue.h"
 
 namespace orrery {
@@ -28,16 +30,18 @@ struct CollectiveRequest : CollectiveChoice {
   int ranks = 0;
   int stride = 1;
   std::string dtype = "bf16";
+  CollectiveNetwork network;
 };
 
 struct CollectiveAnswer {
   double latency_s = 0, latency_low_s = 0, latency_high_s = 0;
   std::string algorithm, protocol;
   int channels = 0;
-  double sent_bytes = 0;           ///< By one rank.
-  double algorithm_bandwidth = 0;  ///< bytes / time
-  double bus_bandwidth = 0;        ///< As nccl-tests count it.
-  std::string verdict, detail;     ///< How far it was checked.
+  double sent_bytes = 0;                  ///< By one rank.
+  double algorithm_bandwidth = 0;         ///< bytes / time
+  double bus_bandwidth = 0;               ///< As nccl-tests count it.
+  std::string verdict, detail;            ///< How far it was checked.
+  std::optional<NetworkFigures> network;  ///< Of a simulated one.
   std::vector<std::string> gaps;
   std::vector<std::pair<std::string, std::string>> provenance;
 };

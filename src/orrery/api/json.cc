@@ -56,6 +56,32 @@ double number_of(const Json& json, const std::string& key, double otherwise) {
   return found->get<double>();
 }
 
+std::vector<std::string> texts_of(const Json& json, const std::string& key) {
+  std::vector<std::string> texts;
+  const auto found = json.find(key);
+  if (found == json.end()) return texts;
+  if (!found->is_array()) bad_field(key, "a list of strings");
+  for (const Json& text : *found) {
+    if (!text.is_string()) bad_field(key, "a list of strings");
+    texts.push_back(text.get<std::string>());
+  }
+  return texts;
+}
+
+CollectiveNetwork network_of(const Json& json) {
+  CollectiveNetwork network;
+  network.name = text_of(json, "network", "");
+  if (const auto exact = json.find("exact"); exact != json.end()) {
+    if (!exact->is_boolean()) bad_field("exact", "true or false");
+    network.exact = exact->get<bool>();
+  }
+  network.slow_links = texts_of(json, "slow_links");
+  network.stragglers = texts_of(json, "stragglers");
+  network.background = number_of(json, "background", 0);
+  network.routing = text_of(json, "routing", network.routing);
+  return network;
+}
+
 std::vector<Override> overrides_of(const Json& json) {
   std::vector<Override> overrides;
   const auto found = json.find("set");
@@ -498,7 +524,8 @@ std::string Session::call(std::string_view request_json) const {
   }
   if (command == "collective") {
     refuse_unknown(json, {"command", "kind", "bytes", "ranks", "stride", "dtype", "on", "library",
-                          "algorithm", "protocol", "set"});
+                          "algorithm", "protocol", "set", "network", "exact", "slow_links",
+                          "stragglers", "background", "routing"});
     CollectiveRequest request;
     request.kind = text_of(json, "kind", "");
     request.cluster = text_of(json, "on", "");
@@ -515,6 +542,7 @@ std::string Session::call(std::string_view request_json) const {
     request.library = text_of(json, "library", "");
     request.algorithm = text_of(json, "algorithm", "");
     request.protocol = text_of(json, "protocol", "");
+    request.network = network_of(json);
     request.overrides = overrides_of(json);
     return to_json(collective(request), request);
   }

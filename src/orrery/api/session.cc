@@ -10,6 +10,7 @@
 #include "orrery/api/trust.h"
 #include "orrery/base/data_folder.h"
 #include "orrery/cluster/algorithm.h"
+#include "orrery/cluster/network/network.h"
 #include "orrery/kernel/operator_text.h"
 #include "orrery/model/composition.h"
 #include "orrery/model/library_launches.h"
@@ -301,6 +302,8 @@ std::vector<std::pair<std::string, std::vector<Description>>> Session::models() 
   collect("stacks", Registry<Stack>::instance());
   collect("collective libraries", Registry<CollectiveLibrary>::instance());
   collect("collective algorithms", Registry<CollectiveAlgorithm>::instance());
+  collect("networks", Registry<fabric::Network>::instance());
+  collect("network schedules", Registry<fabric::ScheduleAlgorithm>::instance());
   return all;
 }
 

@@ -211,7 +211,7 @@ class Session {
 
   const Catalogue& catalogue() const { return catalogue_; }
   /// Registered components of a kind: "readers", "kernel models", "stacks", "collective
-  /// libraries", "collective algorithms".
+  /// libraries", "collective algorithms", "networks", "network schedules".
   std::vector<std::pair<std::string, std::vector<Description>>> models() const;
 
   /// One request as JSON, with a "command" of predict, compare, kernel, calibrate, validate,

@@ -37,6 +37,7 @@ std::string kinds_help() {
          "Examples:\n"
          "  orrery collective all-reduce --bytes 64MiB --ranks 8 --on dgx-h100\n"
          "  orrery collective all-gather --bytes 1GiB --ranks 4 --stride 8 --on dgx-h100\n"
+         "  orrery collective all-reduce --bytes 1GB --ranks 1024 --on dgx-h100 --network flow\n"
          "  orrery collective --batch examples/collectives.csv --on dgx-h100\n"
          "  orrery collective --fit my-cluster.yaml=measured.csv --out my.json";
 }
@@ -64,6 +65,30 @@ class CollectiveCommand final : public Command {
         ->type_name("NAME");
     app.add_option("--protocol", request_.protocol, "Force ll, ll128 or simple, as NCCL_PROTO does")
         ->type_name("NAME");
+    app.add_option("--network", request_.network.name,
+                   "Simulate the fabric instead: analytic, flow (max-min fair sharing of every "
+                   "link) or packet (ns-3, where built in)")
+        ->type_name("NETWORK");
+    app.add_flag("--exact", request_.network.exact,
+                 "Simulate every transfer by itself, not one of each kind");
+    app.add_option("--slow-link", request_.network.slow_links,
+                   "A link with a part of its bandwidth, e.g. 3-nvlink.0=0.5 or 3-4=0 (dead)")
+        ->type_name("A-B=FACTOR")
+        ->expected(1)
+        ->take_all();
+    app.add_option("--straggler", request_.network.stragglers,
+                   "A rank that starts late, e.g. 3=2ms, or sends slower, e.g. 3=0.5x")
+        ->type_name("RANK=DELAY")
+        ->expected(1)
+        ->take_all();
+    app.add_option("--background", request_.network.background,
+                   "Share of every link that other traffic takes, e.g. 0.2")
+        ->type_name("SHARE");
+    app.add_option("--routing", request_.network.routing,
+                   "How flows spread over a fat tree: destination, or hash (equal-cost multipath, "
+                   "where flows may collide)")
+        ->type_name("ROUTING")
+        ->capture_default_str();
     app.add_option("--set", sets_,
                    "What if a figure were another, e.g. fabric.nvlink.bandwidth=900GB/s or "
                    "device.memory.bandwidth=6TB/s")
@@ -90,6 +115,7 @@ class CollectiveCommand final : public Command {
     for (const std::string& text : sets_) request_.overrides.push_back(split_pair(text, "--set"));
     if (!batch_.empty()) {
       if (json_) throw_usage("a batch writes CSV; leave --json out");
+      if (!request_.network.name.empty()) throw_usage("--network takes one call, not a batch");
       const Source table = Source::from_file(batch_);
       OutputFile out(out_);
       session.collective_table(request_, table, [&](std::string_view text) { out.write(text); });

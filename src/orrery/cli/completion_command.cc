@@ -6,6 +6,7 @@
 #include "orrery/cli/command.h"
 #include "orrery/cli/usage.h"
 #include "orrery/cluster/collective.h"
+#include "orrery/cluster/network/network.h"
 #include "orrery/model/stack.h"
 #include "orrery/workload/zoo/zoo.h"
 
@@ -29,6 +30,11 @@ const std::vector<ValueKind>& value_kinds() {
        }},
       {"DEVICE", true, [] { return Session().catalogue().names(); }},
       {"CLUSTER", true, [] { return Session().catalogue().cluster_names(); }},
+      {"ROUTING", false,
+       [] {
+         return std::vector<std::string>{"destination", "hash"};
+       }},
+      {"NETWORK", false, [] { return Registry<fabric::Network>::instance().names(); }},
       {"LIBRARY", false, [] { return Registry<CollectiveLibrary>::instance().names(); }},
       {"KIND", false,
        [] {
