@@ -225,6 +225,10 @@ struct TransformerDescription {
   std::vector<std::string> notes;  ///< For Workload::notes.
 };
 
+/// The language model that a zoo name or a Hugging Face `config.json` describes; `kUsage` for a
+/// name that is none, `kInput` for a file that describes something else.
+TransformerDescription load_language_model(const std::string& path_or_zoo_name);
+
 /// What a language model leaves open:
 ///
 ///   logits=auto|last|all   which positions get logits; auto: last in prefill, else all

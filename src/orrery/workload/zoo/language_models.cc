@@ -10,6 +10,7 @@ namespace {
 ZooModel entry(TransformerDescription description, std::string name, std::string title,
                std::string family, int64_t parameters, std::string source) {
   description.name = name;
+  const auto shared = std::make_shared<const TransformerDescription>(std::move(description));
   return {.name = std::move(name),
           .title = std::move(title),
           .family = std::move(family),
@@ -17,9 +18,11 @@ ZooModel entry(TransformerDescription description, std::string name, std::string
           .phases = {"forward", "prefill", "decode", "train"},
           .published_parameters = parameters,
           .source = std::move(source),
-          .build = [description = std::move(description)](const BuildOptions& options) {
-            return build_language_model(description, options, "zoo");
-          }};
+          .build =
+              [shared](const BuildOptions& options) {
+                return build_language_model(*shared, options, "zoo");
+              },
+          .language_model = shared};
 }
 
 SoftmaxAttention grouped_query(int64_t heads, int64_t key_value_heads, int64_t head_size) {
@@ -58,6 +61,13 @@ TransformerDescription gpt2(int64_t layers, int64_t hidden, int64_t heads) {
 TransformerDescription gpt3(int64_t layers, int64_t hidden, int64_t heads) {
   TransformerDescription d = gpt2(layers, hidden, heads);
   d.longest = d.learnt_positions = 2048;
+  return d;
+}
+
+/// As Megatron trains them: words filled up to a multiple of 1,024.
+TransformerDescription megatron(int64_t layers, int64_t hidden, int64_t heads) {
+  TransformerDescription d = gpt3(layers, hidden, heads);
+  d.vocabulary = 51200;
   return d;
 }
 
@@ -161,6 +171,7 @@ TransformerDescription deepseek_v3() {
 constexpr const char* kGpt2Source =
     "huggingface.co/openai-community/gpt2 (safetensors); Radford et al. 2019";
 constexpr const char* kGpt3Source = "arXiv:2005.14165, table 2.1; its parameters are rounded there";
+constexpr const char* kMegatronSource = "Korthikanti et al. 2022 (arXiv:2205.05198), table 3";
 constexpr const char* kLlama2Source =
     "huggingface.co/meta-llama/Llama-2-7b-hf (safetensors); arXiv:2307.09288";
 constexpr const char* kLlama3Source =
@@ -175,6 +186,15 @@ const ZooRegistration registration({
     entry(gpt3(24, 3072, 24), "gpt3-xl", "GPT-3 XL with its 24 heads of 128 in full width, bf16",
           "gpt3", 0, kGpt3Source),
     entry(gpt3(32, 2560, 32), "gpt3-2.7b", "GPT-3 2.7B, bf16", "gpt3", 0, kGpt3Source),
+    entry(gpt3(96, 12288, 96), "gpt3-175b", "GPT-3 175B, bf16", "gpt3", 0, kGpt3Source),
+    entry(megatron(48, 6144, 64), "megatron-22b", "Megatron's GPT of 22 billion parameters, bf16",
+          "megatron", 0, kMegatronSource),
+    entry(megatron(96, 12288, 96), "megatron-175b",
+          "Megatron's GPT of 175 billion parameters, bf16", "megatron", 0, kMegatronSource),
+    entry(megatron(105, 20480, 128), "megatron-530b",
+          "Megatron's GPT of 530 billion parameters, bf16", "megatron", 0, kMegatronSource),
+    entry(megatron(128, 25600, 160), "megatron-1t", "Megatron's GPT of a trillion parameters, bf16",
+          "megatron", 0, kMegatronSource),
     entry(opt(24, 2048, 32), "opt-1.3b", "OPT 1.3B, bf16", "opt", 1'315'758'080,
           "huggingface.co/facebook/opt-1.3b (num_parameters()); arXiv:2205.01068"),
     entry(llama({32, 4096, 32, 32, 11008, 32000, 4096, 1e4}), "llama2-7b", "Llama-2 7B, bf16",

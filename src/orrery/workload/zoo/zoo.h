@@ -4,6 +4,7 @@
 #include <functional>
 #include <initializer_list>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,6 +15,8 @@
 #include "orrery/workload/zoo/network.h"
 
 namespace orrery {
+
+struct TransformerDescription;
 
 /// A question a model leaves open that changes what is computed or counted.
 struct Choice {
@@ -74,6 +77,7 @@ struct ZooModel {
   int64_t published_parameters = 0;  ///< 0: none published.
   std::string source = {};           ///< Of the parameter count and the architecture.
   std::function<Workload(const BuildOptions&)> build = {};
+  std::shared_ptr<const TransformerDescription> language_model = {};  ///< Of those that are one.
 };
 
 /// The models by name, in order. A family's file adds its own with a

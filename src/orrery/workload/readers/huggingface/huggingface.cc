@@ -1,5 +1,10 @@
 // Reads the `config.json` of a Hugging Face model and builds the model's workload.
 
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "orrery/base/nearest.h"
 #include "orrery/workload/reader.h"
 #include "orrery/workload/readers/huggingface/config.h"
 #include "orrery/workload/readers/huggingface/families.h"
@@ -46,4 +51,24 @@ const Registration<Reader> kRegistration{
     [] { return std::make_unique<HuggingFaceReader>(); }};
 
 }  // namespace
+
+TransformerDescription load_language_model(const std::string& path_or_zoo_name) {
+  std::error_code absent;
+  if (!std::filesystem::exists(path_or_zoo_name, absent)) {
+    std::vector<std::string> names;
+    for (const ZooModel& model : zoo_models())
+      if (model.language_model != nullptr) {
+        if (model.name == path_or_zoo_name) return *model.language_model;
+        names.push_back(model.name);
+      }
+    throw_usage(fmt::format("'{}' is neither a file nor a language model of the zoo{}",
+                            path_or_zoo_name, suggestion(path_or_zoo_name, names)));
+  }
+  const auto source = std::make_shared<const Source>(Source::from_file(path_or_zoo_name));
+  huggingface::Model model = huggingface::describe(huggingface::Config::parse(source));
+  if (auto* description = std::get_if<TransformerDescription>(&model))
+    return std::move(*description);
+  throw_input(source->name(), "describes no decoder-only language model");
+}
+
 }  // namespace orrery

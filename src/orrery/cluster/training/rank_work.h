@@ -1,0 +1,83 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "orrery/cluster/collective.h"
+#include "orrery/cluster/training/strategy.h"
+#include "orrery/model/stack.h"
+#include "orrery/workload/zoo/language_model.h"
+
+namespace orrery {
+
+/// Why ranks talk to each other.
+enum class TrafficCause : uint8_t {
+  kTensor,      ///< Halves of split products.
+  kContext,     ///< Keys and values of other parts of the sequence.
+  kExperts,     ///< Tokens to their experts and back.
+  kPipeline,    ///< Activations and their gradients to the next stage.
+  kGradients,   ///< Sums over data ranks.
+  kParameters,  ///< Weights that other ranks keep.
+};
+std::string_view name(TrafficCause cause);
+
+/// One collective of a pass, `count` times.
+struct Traffic {
+  CollectiveCall call;
+  double count = 1;
+  TrafficCause cause = TrafficCause::kTensor;
+  /// Compute of the same pass that it can hide behind, as a share of the pass's kernels' time.
+  double hidden_behind = 0;
+};
+
+/// What a rank runs once a micro-batch.
+struct Pass {
+  std::vector<Launch> launches;
+  std::vector<Traffic> traffic;
+};
+
+/// One layer, or the embedding, or the head, on one rank, for one micro-batch.
+struct RankWork {
+  Pass forward;
+  Pass backward;            ///< Gradients of inputs and weights.
+  double weight_share = 0;  ///< Of the backward products' FLOPs: those of weight gradients.
+  Pass again;               ///< What the backward pass computes once more.
+  double dense_parameters = 0;
+  double expert_parameters = 0;
+  double kept_bytes = 0;     ///< Activations that the backward pass wants.
+  double working_bytes = 0;  ///< The most that is held beside them while it runs.
+  double model_flops = 0;    ///< Of forward and backward, on all ranks that share the micro-batch.
+};
+
+/// How kernels of training relate to kernels that were measured alone.
+struct TrainingConstants {
+  double attention_backward = 0;       ///< Time of fused attention's gradient over its forward.
+  double attention_backward_wide = 0;  ///< … for heads wider than 128.
+  double accumulated_product = 0;      ///< A weight gradient that is added up in 32 bits.
+  double grouped_weight_gradient = 0;  ///< Over experts, over that of the forward product.
+  double pieces = 0;                   ///< Into which overlapped tensor traffic is cut.
+  double hidden_share = 0;             ///< Of such traffic, what runs behind compute.
+  double slowdown = 0;                 ///< Of compute while traffic runs beside it.
+  Seconds host;                        ///< To launch one kernel.
+  Seconds gap;                         ///< Between kernels of one stream.
+  Bytes bucket;                        ///< Gradients that are sent together.
+  double structure_spread = 0;         ///< ln(true / predicted) that all kernels share.
+  Bytes context;                       ///< What CUDA and the libraries hold of a device's memory.
+};
+/// data/training/constants.yaml, each with its source.
+TrainingConstants load_training_constants(const std::string& data_folder);
+
+/// The work of a layer under a strategy, from sizes alone. A kind of layer that is not modelled
+/// in training is `kUsage`, by name. What is only approximated is added to `gaps`.
+RankWork layer_work(const Layer& layer, const TransformerDescription& model,
+                    const Strategy& strategy, const TrainingConstants& constants,
+                    std::vector<std::string>& gaps);
+/// Tokens to vectors, on the first stage.
+RankWork embedding_work(const TransformerDescription& model, const Strategy& strategy);
+/// The last norm, logits and loss, on the last stage.
+RankWork head_work(const TransformerDescription& model, const Strategy& strategy,
+                   const TrainingConstants& constants);
+/// Adam over what a rank updates: `parameters` in 16 bits with 32-bit state.
+Pass optimizer_pass(double parameters, bool wide_gradients);
+
+}  // namespace orrery

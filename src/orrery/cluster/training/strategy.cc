@@ -1,0 +1,162 @@
+#include "orrery/cluster/training/strategy.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "orrery/base/error.h"
+#include "orrery/base/nearest.h"
+
+namespace orrery {
+namespace {
+
+/// Experts of the model's layers; 0: it has none.
+int64_t experts_of(const TransformerDescription& model) {
+  int64_t experts = 0;
+  for (const Layer& layer : model.layers)
+    if (const auto* moe = std::get_if<MixtureOfExperts>(&layer.feed_forward))
+      experts = std::max(experts, moe->experts);
+  return experts;
+}
+
+void check_heads(const Strategy& s, const TransformerDescription& model,
+                 std::vector<std::string>& found) {
+  for (const Layer& layer : model.layers) {
+    int64_t heads = 0;
+    if (const auto* a = std::get_if<SoftmaxAttention>(&layer.mixer)) heads = a->heads;
+    if (const auto* a = std::get_if<LatentAttention>(&layer.mixer)) heads = a->heads;
+    if (const auto* a = std::get_if<CompressedAttention>(&layer.mixer)) heads = a->heads;
+    if (heads % s.tensor == 0) continue;
+    found.push_back(fmt::format("{} attention heads do not divide by --tp {}", heads, s.tensor));
+    return;
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> faults(const Strategy& s, const TransformerDescription& model) {
+  std::vector<std::string> found;
+  const auto layers = static_cast<int>(model.layers.size());
+  const int ranks = s.tensor * s.pipeline * s.context;
+  if (s.gpus % ranks != 0) {
+    found.push_back(fmt::format("{} GPUs do not divide by tp {} × pp {} × cp {} = {}", s.gpus,
+                                s.tensor, s.pipeline, s.context, ranks));
+    return found;
+  }
+  if (s.global_batch % (s.micro_batch * s.data()) != 0)
+    found.push_back(fmt::format(
+        "a global batch of {} sequences does not divide by micro-batch {} × dp {} = {}",
+        s.global_batch, s.micro_batch, s.data(), s.micro_batch * s.data()));
+  check_heads(s, model, found);
+  if (s.length % (int64_t{s.context} * 2) != 0 && s.context > 1)
+    found.push_back(fmt::format("{} tokens do not divide by 2 × cp {}: each rank takes two parts",
+                                s.length, s.context));
+  if (s.sequence && s.tensor == 1)
+    found.emplace_back("sequence parallelism needs --tp above 1");
+  if (s.sequence && s.length / s.context % s.tensor != 0)
+    found.push_back(fmt::format("{} tokens of a rank do not divide by tp {} (sequence parallel)",
+                                s.length / s.context, s.tensor));
+  if (s.pipeline * s.chunks > layers + 2)
+    found.push_back(fmt::format("{} layers do not fill pp {} × {} chunks", layers, s.pipeline,
+                                s.chunks));
+  if (s.chunks > 1 && s.pipeline == 1)
+    found.emplace_back("several chunks a stage (--vpp) need --pp above 1");
+  if (s.chunks > 1 && s.micro_batches() % s.pipeline != 0)
+    found.push_back(
+        fmt::format("interleaving (--vpp {}) needs micro-batches ({}) that divide by pp {}",
+                    s.chunks, s.micro_batches(), s.pipeline));
+  if (s.schedule == PipelineSchedule::kZeroBubble && s.chunks > 1)
+    found.emplace_back("the zero-bubble schedule takes one chunk a stage");
+  const int64_t experts = experts_of(model);
+  if (s.expert > 1 && experts == 0) found.emplace_back("--ep needs a model with experts");
+  if (s.expert > 1 && experts > 0 && experts % s.expert != 0)
+    found.push_back(fmt::format("{} experts do not divide by --ep {}", experts, s.expert));
+  if (s.data() * s.context * s.tensor % s.expert != 0)
+    found.push_back(fmt::format("dp {} × cp {} × tp {} ranks of a stage do not divide by --ep {}",
+                                s.data(), s.context, s.tensor, s.expert));
+  if (s.zero == 3 && s.pipeline > 1)
+    found.emplace_back("ZeRO-3 with a pipeline gathers all weights for every micro-batch: give "
+                       "--zero 1 or --pp 1");
+  return found;
+}
+
+std::string in_words(const Strategy& s) {
+  std::vector<std::string> words;
+  const auto add = [&](std::string_view name, int64_t value) {
+    if (value > 1) words.push_back(fmt::format("{} {}", name, value));
+  };
+  add("tp", s.tensor);
+  add("pp", s.pipeline);
+  add("vpp", s.chunks);
+  add("cp", s.context);
+  add("dp", s.data());
+  add("ep", s.expert);
+  if (s.sequence) words.emplace_back("sequence parallel");
+  if (s.zero > 0) words.push_back(fmt::format("zero {}", s.zero));
+  words.push_back(fmt::format("micro-batch {}", s.micro_batch));
+  if (s.recompute == Recompute::kFull) words.emplace_back("full recompute");
+  if (s.recompute == Recompute::kSelective) words.emplace_back("selective recompute");
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+std::vector<int> layers_by_chunk(int layers, int stages, int chunks) {
+  const int count = stages * chunks;
+  std::vector<int> by_chunk(static_cast<size_t>(count), layers / count);
+  const int over = layers % count;
+  if (over == 0) return by_chunk;
+  if (count > 1 && (layers + 2) % count == 0) {
+    std::fill(by_chunk.begin(), by_chunk.end(), (layers + 2) / count);
+    --by_chunk.front();
+    --by_chunk.back();
+    return by_chunk;
+  }
+  const auto first = static_cast<size_t>((count - over) / 2);
+  for (size_t i = 0; i < static_cast<size_t>(over); ++i) ++by_chunk[first + i];
+  return by_chunk;
+}
+
+const std::vector<Framework>& frameworks() {
+  static const std::vector<Framework> all = {
+      {"megatron-core",
+       "Megatron-Core with Transformer Engine: fused attention, distributed optimiser, traffic of "
+       "data and pipeline ranks behind compute",
+       "NVIDIA Megatron-LM, core r0.13, and Megatron-Bridge's recipes",
+       [](Strategy& s) {
+         s.fused_attention = s.overlap_gradients = s.overlap_parameters = true;
+         s.overlap_pipeline = s.wide_gradients = true;
+         s.zero = std::max(s.zero, 1);
+       }},
+      {"megatron-2021",
+       "Megatron-LM of 2021 and 2022: attention as products and softmax, no traffic behind "
+       "compute, gradients all-reduced in fp32 at the end of the step",
+       "Narayanan et al. 2021 (arXiv:2104.04473), Korthikanti et al. 2022 (arXiv:2205.05198)",
+       [](Strategy& s) {
+         s.fused_attention = s.overlap_gradients = s.overlap_parameters = false;
+         s.overlap_pipeline = s.overlap_tensor = false;
+         s.wide_gradients = true;
+         s.zero = 0;
+       }},
+      {"fsdp",
+       "PyTorch FSDP or MaxText: weights, gradients and optimiser sharded over all data ranks, "
+       "gathered a layer ahead of their use, gradients in 16 bits",
+       "Zhao et al. 2023 (arXiv:2304.11277); MaxText's fsdp axis",
+       [](Strategy& s) {
+         s.fused_attention = s.overlap_gradients = s.overlap_parameters = true;
+         s.wide_gradients = false;
+         s.zero = 3;
+       }},
+  };
+  return all;
+}
+
+const Framework& framework(std::string_view name) {
+  std::vector<std::string> names;
+  for (const Framework& f : frameworks()) {
+    if (f.name == name) return f;
+    names.emplace_back(f.name);
+  }
+  throw_usage(fmt::format("unknown framework '{}'{}", name, suggestion(name, names)));
+}
+
+}  // namespace orrery

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "orrery/base/units.h"
+#include "orrery/workload/zoo/language_model.h"
+
+namespace orrery {
+
+/// What is computed again in the backward pass instead of being kept.
+enum class Recompute : uint8_t {
+  kNone,
+  kSelective,  ///< Scores, softmax and dropout of attention (Korthikanti et al. 2022).
+  kFull,       ///< Whole layers, from their inputs.
+};
+
+/// In which order a stage takes its micro-batches.
+enum class PipelineSchedule : uint8_t {
+  kOneForwardOneBackward,  ///< PipeDream-flush; interleaved where a stage has several chunks.
+  kGpipe,                  ///< All forward, then all backward.
+  kZeroBubble,             ///< ZB-H1: weight gradients fill the bubble (Qi et al. 2024).
+};
+
+/// Number formats of the linear layers; the rest is computed in 16 bits.
+enum class TrainingPrecision : uint8_t { kBF16, kFP16, kFP8, kMXFP8, kNVFP4 };
+
+/// How a model is spread over devices and run. Ranks are numbered tensor first, then context,
+/// data, pipeline, as Megatron does, so that tensor groups lie within nodes.
+struct Strategy {
+  int gpus = 1;
+  int tensor = 1;
+  int pipeline = 1;
+  int chunks = 1;  ///< Model chunks a stage (interleaving, "virtual pipeline").
+  int context = 1;
+  int expert = 1;           ///< Devices over which one layer's experts are spread.
+  bool sequence = false;    ///< Norms and residuals are split along the sequence (with `tensor`).
+  int64_t micro_batch = 1;  ///< Sequences.
+  int64_t global_batch = 1;
+  int64_t length = 2048;  ///< Tokens a sequence.
+  int zero = 0;           ///< Sharded over data ranks: 1 optimiser, 2 gradients, 3 weights as well.
+  Recompute recompute = Recompute::kNone;
+  PipelineSchedule schedule = PipelineSchedule::kOneForwardOneBackward;
+  TrainingPrecision precision = TrainingPrecision::kBF16;
+
+  bool fused_attention = true;      ///< One kernel, or products, softmax and dropout.
+  bool wide_gradients = true;       ///< Gradients are kept, and added over ranks, in 32 bits.
+  bool overlap_gradients = true;    ///< Data-parallel traffic runs behind the backward pass.
+  bool overlap_parameters = true;   ///< Gathering of sharded weights behind the forward pass.
+  bool overlap_tensor = false;      ///< Tensor-parallel traffic in pieces behind its products.
+  bool overlap_pipeline = true;     ///< Sends between stages behind compute.
+  bool overlap_experts = false;     ///< All-to-all of experts behind other micro-batches.
+  bool graphs = false;              ///< Layers are captured as CUDA graphs.
+
+  int data() const { return gpus / (tensor * pipeline * context); }
+  /// Micro-batches of one data-parallel rank a step.
+  int64_t micro_batches() const { return global_batch / (micro_batch * data()); }
+  /// Ranks that keep the same dense weights, and the same experts.
+  int dense_replicas() const { return data() * context; }
+  int expert_replicas() const { return data() * context * tensor / expert; }
+  bool operator==(const Strategy&) const = default;
+};
+
+/// Every reason why the strategy cannot run the model, in sentences that say what to change;
+/// empty: it can. Memory is not looked at.
+std::vector<std::string> faults(const Strategy& strategy, const TransformerDescription& model);
+
+/// "tp 8, pp 16, dp 128, …": what differs from one device running plainly.
+std::string in_words(const Strategy& strategy);
+
+/// Layers by chunk of the pipeline: chunk c of stage s stands at c · pipeline + s. Even where
+/// they divide; else embedding and head count as a layer each, so that the first and the last
+/// chunk have one layer less (Llama 3 405B); else the middle chunks take what is over.
+std::vector<int> layers_by_chunk(int layers, int stages, int chunks);
+
+/// Parallel settings that a framework has of its own, by name.
+struct Framework {
+  std::string_view name;
+  std::string_view summary;
+  std::string_view source;
+  void (*apply)(Strategy& strategy);
+};
+const std::vector<Framework>& frameworks();
+/// `kUsage` with the nearest names where there is none of that name.
+const Framework& framework(std::string_view name);
+
+}  // namespace orrery
