@@ -39,9 +39,10 @@ TrainingConstants load_training_constants(const std::string& data_folder) {
   const std::pair<const char*, double*> numbers[] = {
       {"attention_backward", &c.attention_backward},
       {"attention_backward_wide", &c.attention_backward_wide},
-      {"accumulated_product", &c.accumulated_product},
+      {"accumulation", &c.accumulation},
       {"grouped_weight_gradient", &c.grouped_weight_gradient},
-      {"pieces", &c.pieces},
+      {"loss", &c.loss},
+      {"loss_backward", &c.loss_backward},
       {"hidden_share", &c.hidden_share},
       {"slowdown", &c.slowdown},
       {"structure_spread", &c.structure_spread}};

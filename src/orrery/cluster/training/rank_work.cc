@@ -109,9 +109,8 @@ class LayerBuilder {
     if (model_.tied_embeddings && s_.pipeline == 1)
       work_.dense_parameters -= static_cast<double>(words * model_.hidden);
     const double logits = tokens() * static_cast<double>(words);
-    // Read for the largest and the sum in one pass of 32-bit numbers; its gradient is made in place.
-    forward(bytes_loop(logits, kHalf, 0));
-    backward(bytes_loop(logits, kHalf, kHalf));
+    forward(bytes_loop(logits, kHalf, 0), 1, c_.loss);
+    backward(bytes_loop(logits, kHalf, kHalf), 1, c_.loss_backward);
     work_.kept_bytes += own(model_.hidden) * kHalf;
     work_.working_bytes += logits * (kHalf + kWide);
     if (s_.tensor > 1) {
@@ -216,12 +215,13 @@ class LayerBuilder {
                          static_cast<double>(k);
     forward(product(dtype, m, n, k));
     backward(product(dtype, m, k, n));
-    backward(product(dtype, n, k, m), 1, s_.wide_gradients ? c_.accumulated_product : 1);
+    backward(product(dtype, n, k, m));
+    accumulate(static_cast<double>(n) * static_cast<double>(k));
     if (low) {
       const double x = static_cast<double>(m) * static_cast<double>(k);
       const double y = static_cast<double>(m) * static_cast<double>(n);
-      if (!quantised_before) forward(bytes_loop(x, kHalf, 2));
-      backward(bytes_loop(y, kHalf, 2));
+      if (!quantised_before) forward(quantise(x));
+      backward(quantise(y));
     }
     if (bias) {
       backward(kernels::reduction(half_, n, m, n));
@@ -232,14 +232,26 @@ class LayerBuilder {
     weight_flops_ += flops;
     work_.model_flops += 3 * flops * s_.tensor;
   }
+  /// Weight gradients are added to 32-bit sums: a read of those and a wider write, most of it
+  /// not hidden by the product.
+  void accumulate(double parameters) {
+    if (s_.wide_gradients)
+      backward(bytes_loop(parameters * c_.accumulation, kWide, kWide - kHalf));
+  }
   TrainingPrecision plain() const {
     return half_ == ElementType::kF16 ? TrainingPrecision::kFP16 : TrainingPrecision::kBF16;
   }
 
+  /// To 8 bits in both orders; a scale for a whole tensor needs a look at all of it first.
+  Kernel quantise(double elements) const {
+    return bytes_loop(elements, (s_.precision == TrainingPrecision::kFP8 ? 2 : 1) * kHalf, 2);
+  }
+
   void norm() {
-    const Opcode code = model_.norm == Norm::kRms ? Opcode::k_rms_norm : Opcode::k_layer_norm;
-    forward(kernels::over_rows(code, half_, own_tokens_, model_.hidden));
+    forward(elementwise(own(model_.hidden), 2));
+    // Gradients of the input, then of the scale: both read the input and what comes back.
     backward(bytes_loop(own(model_.hidden), 2 * kHalf, kHalf));
+    backward(bytes_loop(own(model_.hidden), 2 * kHalf, 0));
     work_.kept_bytes += own(model_.hidden) * 2 * kHalf;  // its input, and its result for what follows
     work_.dense_parameters +=
         static_cast<double>(model_.hidden) * (model_.norm == Norm::kLayer ? 2 : 1);
@@ -271,7 +283,7 @@ class LayerBuilder {
            a.query.bias || a.key.bias || a.value.bias);
     if (a.norm != QueryKeyNorm::kNone)
       for (const int64_t rows : {heads, groups}) {
-        forward(kernels::over_rows(Opcode::k_rms_norm, half_, tokens_ * rows, a.head_size));
+        forward(elementwise(tokens() * static_cast<double>(rows * a.head_size), 2));
         backward(bytes_loop(tokens() * static_cast<double>(rows * a.head_size), 2 * kHalf, kHalf));
         work_.kept_bytes += tokens() * static_cast<double>(rows * a.head_size) * kHalf;
       }
@@ -298,7 +310,7 @@ class LayerBuilder {
     // Down-projections are kept whole by every tensor rank, which runs its own tokens.
     if (a.query_rank > 0) {
       whole_linear(a.query_rank, model_.hidden);
-      forward(kernels::over_rows(Opcode::k_rms_norm, half_, own_tokens_, a.query_rank));
+      forward(elementwise(own(a.query_rank), 2));
       backward(bytes_loop(own(a.query_rank), 2 * kHalf, kHalf));
       linear(tokens_, heads * head, a.query_rank, false);
       work_.kept_bytes += own(a.query_rank) * 2 * kHalf;
@@ -306,7 +318,7 @@ class LayerBuilder {
       linear(tokens_, heads * head, model_.hidden, false);
     }
     whole_linear(a.latent_rank + a.rope_size, model_.hidden);
-    forward(kernels::over_rows(Opcode::k_rms_norm, half_, own_tokens_, a.latent_rank));
+    forward(elementwise(own(a.latent_rank), 2));
     backward(bytes_loop(own(a.latent_rank), 2 * kHalf, kHalf));
     linear(tokens_, heads * (a.nope_size + a.value_size), a.latent_rank, false);
     work_.kept_bytes += own(a.latent_rank) * 2 * kHalf;
@@ -547,9 +559,10 @@ class LayerBuilder {
     forward(kernel(n, k));
     backward(kernel(k, n));
     backward(kernel(n, k), 1, c_.grouped_weight_gradient);
+    accumulate(static_cast<double>(local * n) * static_cast<double>(k));
     if (narrow_) {
-      forward(bytes_loop(rows * static_cast<double>(k), kHalf, 2));
-      backward(bytes_loop(rows * static_cast<double>(n), kHalf, 2));
+      forward(quantise(rows * static_cast<double>(k)));
+      backward(quantise(rows * static_cast<double>(n)));
     }
     const double flops = 2 * rows * static_cast<double>(n) * static_cast<double>(k);
     work_.expert_parameters += static_cast<double>(local * n) * static_cast<double>(k);

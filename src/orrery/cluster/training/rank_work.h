@@ -53,9 +53,10 @@ struct RankWork {
 struct TrainingConstants {
   double attention_backward = 0;       ///< Time of fused attention's gradient over its forward.
   double attention_backward_wide = 0;  ///< … for heads wider than 128.
-  double accumulated_product = 0;      ///< A weight gradient that is added up in 32 bits.
+  double accumulation = 0;  ///< Of what adding weight gradients in 32 bits moves: not hidden.
   double grouped_weight_gradient = 0;  ///< Over experts, over that of the forward product.
-  double pieces = 0;                   ///< Into which overlapped tensor traffic is cut.
+  double loss = 0;           ///< Cross-entropy over one reading of the logits, …
+  double loss_backward = 0;  ///< … its gradient over one reading and one writing.
   double hidden_share = 0;             ///< Of such traffic, what runs behind compute.
   double slowdown = 0;                 ///< Of compute while traffic runs beside it.
   Seconds host;                        ///< To launch one kernel.

@@ -137,6 +137,9 @@ FitChoice::OfClass FitChoice::choose(TileClass tile_class) const {
         candidate.origin == Origin::kOtherStack || candidate.origin == Origin::kGenericOtherStack;
     if (other_stack && !is_shared_by_stacks(tile_class)) continue;
     if (candidate.fit == nullptr) candidate.fit = load_tile_fit(candidate.path);
+    // A product that quantises on its way is another kernel than the library's alone.
+    if (other_stack && candidate.fit->protocol.quantizes && tile_class == TileClass::kByteProduct)
+      continue;
     if (const ClassFit* fit = candidate.fit->find(tile_class))
       return {fit, candidate.fit->protocol,
               gap_of(tile_class, candidate, &candidate == candidates_.data())};
