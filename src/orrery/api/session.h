@@ -12,6 +12,7 @@
 #include "orrery/api/collectives.h"
 #include "orrery/api/model_choice.h"
 #include "orrery/api/timeline.h"
+#include "orrery/api/train.h"
 #include "orrery/base/registry.h"
 #include "orrery/base/source.h"
 #include "orrery/cluster/replay.h"
@@ -204,6 +205,12 @@ class Session {
                         const std::function<void(std::string_view)>& write) const;
   /// Fits a library's constants to measured collectives and writes them.
   CollectiveFitAnswer fit_collectives(const CollectiveFitRequest& request) const;
+  /// One step of training a model on a cluster under a strategy. A strategy that cannot run the
+  /// model is `kInfeasible`, with all that is wrong with it.
+  TrainAnswer train(const TrainRequest& request) const;
+  /// What `train` asks, for many strategies.
+  TrainingModel training_model(const std::string& model, const std::string& cluster,
+                               const std::vector<Override>& overrides) const;
   /// A Chakra trace (.et) too.
   InspectAnswer inspect(const std::string& workload, const ReadOptions& options) const;
   /// Plays Chakra traces as ASTRA-sim does.

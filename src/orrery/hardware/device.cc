@@ -105,6 +105,7 @@ Device make_device(const DeviceTree& tree) {
   device.links = links(root);
   device.power_limit = Watts(root.value("power.limit"));
   device.idle_power = Watts(root.value("power.idle"));
+  device.reference_power = Watts(root.value("power.reference"));
   device.gaps = gaps(root);
   return device;
 }

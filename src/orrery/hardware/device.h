@@ -64,6 +64,7 @@ struct Device {
   std::vector<Link> links;
   Watts power_limit;
   Watts idle_power;               ///< 0 where not known.
+  Watts reference_power;          ///< What its power scales with; 0: the limit.
   std::vector<std::string> gaps;  ///< Figures the prediction wants and the file lacks.
 
   const MemoryLevel& main_memory() const { return memory.front(); }

@@ -136,6 +136,9 @@ std::vector<SchemaRow> make_schema() {
   section("power", false, "Electrical power");
   quantity("power.limit", Dimension::kPower, "Board power, TDP", false, true);
   quantity("power.idle", Dimension::kPower, "At rest, powered");
+  quantity("power.reference", Dimension::kPower,
+           "The limit at which the chip would slow under load as others do at theirs, where "
+           "measurements or its other boards tell; else `limit`");
   return rows;
 }
 

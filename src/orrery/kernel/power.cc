@@ -33,6 +33,7 @@ PowerModel::PowerModel(const Device& device, std::shared_ptr<const PowerFit> fit
     : device_(device),
       gpu_(device),
       limit_(device.power_limit.value),
+      scale_(device.reference_power.value > 0 ? device.reference_power.value : limit_),
       boost_(gpu_.boost_clock()),
       fit_(std::move(fit)) {}
 
@@ -49,14 +50,14 @@ PowerModel::CoreWork PowerModel::core_work(const Kernel& kernel, TileClass tile_
                          : bits <= 16 ? c.matrix_half
                                       : c.matrix_single;
     return {seconds(cost.matrix_flops, gpu_.products_per_second(cost.matrix_type, boost_)),
-            share * limit_};
+            share * scale_};
   }
   const double rate = find_rate(device_.vector, cost.vector_type).flops_per_second;
   const double single = device_.vector[ElementType::kF32].value;
   const double special = device_.special.value > 0 ? device_.special.value : single / 4;
   return {std::max(seconds(cost.vector_flops, rate), seconds(cost.transcendental_flops, special)) +
               seconds(cost.matrix_flops, single),
-          c.vector * limit_};
+          c.vector * scale_};
 }
 
 PowerTerms PowerModel::burst_terms(const Kernel& kernel, const TileDescription& description,
@@ -74,9 +75,9 @@ PowerTerms PowerModel::burst_terms(const Kernel& kernel, const TileDescription& 
   const double stirred = most > 0 ? most / (most + c.stir) : 0;
   terms.time = time;
   terms.core_time = time * core_share;
-  terms.busy = Watts(c.busy * limit_ * moving * stirred) * time;
+  terms.busy = Watts(c.busy * scale_ * moving * stirred) * time;
   terms.core = Watts(work.watts * core) * time;
-  terms.memory = Watts(c.memory * limit_ * memory) * time;
+  terms.memory = Watts(c.memory * scale_ * memory) * time;
   return terms;
 }
 
@@ -95,7 +96,7 @@ PowerTerms PowerModel::terms(const Kernel& kernel, const TileDescription& descri
 }
 
 double PowerModel::power_at(const PowerTerms& terms, double burst_ratio, double ratio) const {
-  const double idle = fit_->coefficients.idle * limit_;
+  const double idle = fit_->coefficients.idle * scale_;
   if (terms.time.value <= 0) return idle;
   const double time =
       terms.core_time.value * burst_ratio / ratio + terms.time.value - terms.core_time.value;

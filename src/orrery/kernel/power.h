@@ -129,6 +129,7 @@ class PowerModel {
   Device device_;
   TileGpu gpu_;
   double limit_ = 0;  // W; 0: not known
+  double scale_ = 0;  // W that coefficients are shares of: the limit, or the device's reference
   double boost_ = 1;  // Hz
   std::shared_ptr<const PowerFit> fit_;
 };

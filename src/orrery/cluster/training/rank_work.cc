@@ -35,10 +35,11 @@ std::string_view dtype_of(TrainingPrecision precision) {
 /// Puts together the passes of one layer. Sizes are those of one rank.
 class LayerBuilder {
  public:
-  LayerBuilder(const TransformerDescription& model, const Strategy& strategy,
+  LayerBuilder(const TransformerDescription& model, const Strategy& strategy, int node,
                const TrainingConstants& constants, std::vector<std::string>& gaps)
       : model_(model),
         s_(strategy),
+        node_(node),
         c_(constants),
         gaps_(gaps),
         half_(strategy.precision == TrainingPrecision::kFP16 ? ElementType::kF16
@@ -61,8 +62,8 @@ class LayerBuilder {
   }
 
   void layer(const Layer& layer) {
-    const bool parallel = layer.norms == NormPlacement::kParallel ||
-                          layer.norms == NormPlacement::kParallelOneNorm;
+    const bool parallel =
+        layer.norms == NormPlacement::kParallel || layer.norms == NormPlacement::kParallelOneNorm;
     if (!std::holds_alternative<std::monostate>(layer.mixer)) {
       norm();
       if (layer.norms == NormPlacement::kBoth) norm();
@@ -211,8 +212,8 @@ class LayerBuilder {
               bool quantised_before = true) {
     const bool low = narrow && narrow_;
     const std::string_view dtype = low ? dtype_of(s_.precision) : dtype_of(plain());
-    const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) *
-                         static_cast<double>(k);
+    const double flops =
+        2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
     forward(product(dtype, m, n, k));
     backward(product(dtype, m, k, n));
     backward(product(dtype, n, k, m));
@@ -235,14 +236,16 @@ class LayerBuilder {
   /// Weight gradients are added to 32-bit sums: a read of those and a wider write, most of it
   /// not hidden by the product.
   void accumulate(double parameters) {
-    if (s_.wide_gradients)
-      backward(bytes_loop(parameters * c_.accumulation, kWide, kWide - kHalf));
+    if (s_.wide_gradients) backward(bytes_loop(parameters * c_.accumulation, kWide, kWide - kHalf));
   }
   TrainingPrecision plain() const {
     return half_ == ElementType::kF16 ? TrainingPrecision::kFP16 : TrainingPrecision::kBF16;
   }
 
   /// To 8 bits in both orders; a scale for a whole tensor needs a look at all of it first.
+  /// Bytes of an element that a linear layer keeps of its input.
+  double kept_input() const { return narrow_ ? 1 : kHalf; }
+
   Kernel quantise(double elements) const {
     return bytes_loop(elements, (s_.precision == TrainingPrecision::kFP8 ? 2 : 1) * kHalf, 2);
   }
@@ -252,7 +255,8 @@ class LayerBuilder {
     // Gradients of the input, then of the scale: both read the input and what comes back.
     backward(bytes_loop(own(model_.hidden), 2 * kHalf, kHalf));
     backward(bytes_loop(own(model_.hidden), 2 * kHalf, 0));
-    work_.kept_bytes += own(model_.hidden) * 2 * kHalf;  // its input, and its result for what follows
+    work_.kept_bytes +=
+        own(model_.hidden) * 2 * kHalf;  // its input, and its result for what follows
     work_.dense_parameters +=
         static_cast<double>(model_.hidden) * (model_.norm == Norm::kLayer ? 2 : 1);
   }
@@ -297,7 +301,8 @@ class LayerBuilder {
             .groups = groups,
             .head = a.head_size,
             .value_head = a.value_head_size,
-            .window = a.window});
+            .window = a.window,
+            .sinks = a.sinks});
     if (a.indexer) gaps_.emplace_back("the indexer of sparse attention is left out in training");
     if (a.gate != OutputGate::kNone) gate(width);
     linear(tokens_, model_.hidden, heads * a.value_head_size, false, true, false);
@@ -331,7 +336,12 @@ class LayerBuilder {
       }
     }
     exchange_context(heads * (head + a.value_size));
-    attend({.heads = heads, .groups = heads, .head = head, .value_head = a.value_size, .window = 0});
+    attend({.heads = heads,
+            .groups = heads,
+            .head = head,
+            .value_head = a.value_size,
+            .window = 0,
+            .sinks = false});
     if (a.indexer) gaps_.emplace_back("the indexer of sparse attention is left out in training");
     if (a.gate != OutputGate::kNone) gate(heads * a.value_size);
     linear(tokens_, model_.hidden, heads * a.value_size, false, true, false);
@@ -364,7 +374,8 @@ class LayerBuilder {
     forward(elementwise(gated, 4));
     backward(elementwise(gated, 7));
     work_.kept_bytes += (convolved + 4 * gated) * kHalf;
-    work_.dense_parameters += static_cast<double>((m.convolution + 1) * (inner + shared) + 3 * heads);
+    work_.dense_parameters +=
+        static_cast<double>((m.convolution + 1) * (inner + shared) + 3 * heads);
     linear(tokens_, model_.hidden, inner, m.output.bias, true, false);
     note("state-space scans are timed as their products");
   }
@@ -374,7 +385,8 @@ class LayerBuilder {
   void mix(const DeltaAttention& /*mixer*/) { refuse("linear attention by the delta rule"); }
 
   [[noreturn]] void refuse(std::string_view what) const {
-    throw_usage(fmt::format("{} has layers of {}, whose training is not modelled", model_.name, what));
+    throw_usage(
+        fmt::format("{} has layers of {}, whose training is not modelled", model_.name, what));
   }
   void note(const std::string& text) {
     if (std::ranges::find(gaps_, text) == gaps_.end()) gaps_.push_back(text);
@@ -382,6 +394,7 @@ class LayerBuilder {
 
   struct Heads {
     int64_t heads, groups, head, value_head, window;
+    bool sinks;
   };
 
   /// softmax(q·kᵀ)·v. Of a sequence that ranks share, each sees on average half of all keys.
@@ -390,12 +403,11 @@ class LayerBuilder {
     const double qkv = static_cast<double>(a.heads * a.head + a.groups * (a.head + a.value_head));
     work_.kept_bytes += tokens() * (qkv + width) * kHalf;
     const int64_t queries = s_.length / s_.context;
-    const double seen = a.window > 0 && a.window < s_.length
-                            ? static_cast<double>(a.window)
-                            : static_cast<double>(s_.length) / 2;
+    const double seen = a.window > 0 && a.window < s_.length ? static_cast<double>(a.window)
+                                                             : static_cast<double>(s_.length) / 2;
     work_.model_flops += 3 * 2 * tokens() * seen * static_cast<double>(a.heads) *
                          static_cast<double>(a.head + a.value_head) * s_.tensor;
-    if (s_.fused_attention) {
+    if (s_.fused_attention && !(a.sinks && !s_.fused_sinks)) {
       const bool split = s_.context > 1;
       const Kernel kernel = operator_kernel(
           "sdpa", half_ == ElementType::kF16 ? "fp16" : "bf16",
@@ -410,8 +422,8 @@ class LayerBuilder {
       return;
     }
     const int64_t batch = s_.micro_batch * a.heads;
-    const double scores = static_cast<double>(batch) * static_cast<double>(queries) *
-                          static_cast<double>(s_.length);
+    const double scores =
+        static_cast<double>(batch) * static_cast<double>(queries) * static_cast<double>(s_.length);
     Pass inner;
     add(inner, kernels::product(half_, batch, queries, s_.length, a.head), 1, 1);
     add(inner, bytes_loop(scores, kHalf, kHalf), 1, 1);  // scale, mask and softmax in one
@@ -494,7 +506,7 @@ class LayerBuilder {
     const double in = gated ? 2 : 1;
     forward(bytes_loop(elements, in * kHalf, kHalf));
     backward(bytes_loop(elements, (in + 1) * kHalf, in * kHalf));
-    work_.kept_bytes += elements * (in + 1) * kHalf;
+    work_.kept_bytes += elements * (in * kHalf + kept_input());
   }
 
   void feed(const MixtureOfExperts& m) {
@@ -517,15 +529,13 @@ class LayerBuilder {
         backward(elementwise(moved, 2));
       }
       for (Pass* pass : {&work_.forward, &work_.backward})
-        if (Traffic* t = talk(*pass, CollectiveKind::kAllToAll, moved * kHalf, expert_group(),
-                              TrafficCause::kExperts))
-          t->hidden_behind = s_.overlap_experts ? c_.hidden_share : 0;
+        dispatch(*pass, mine * static_cast<double>(width) * kHalf, static_cast<double>(m.active));
     }
     const int64_t local = std::max<int64_t>(1, m.experts / s_.expert);
     grouped(local, rows, (m.gated ? 2 : 1) * m.inner, width);
     activate(rows * static_cast<double>(m.inner), m.gated);
     grouped(local, rows, width, m.inner);
-    work_.kept_bytes += 2 * moved * kHalf;
+    work_.kept_bytes += moved * (kHalf + kept_input());
     if (m.shared) {
       enter();
       dense(*m.shared, tokens_);
@@ -533,6 +543,21 @@ class LayerBuilder {
       forward(elementwise(own(model_.hidden), 3));
     }
     if (m.beside) dense(*m.beside, tokens_);
+  }
+
+  /// `bytes` of a rank's tokens, each to `active` experts. Between nodes a token goes once to each
+  /// node that has one of its experts, and from there to its devices (DeepEP; HybridEP): of N
+  /// nodes that is N·(1 − (1 − 1/N)^active) on average.
+  void dispatch(Pass& pass, double bytes, double active) {
+    const auto send = [&](double sent, RankGroup group) {
+      if (Traffic* t = talk(pass, CollectiveKind::kAllToAll, sent, group, TrafficCause::kExperts))
+        t->hidden_behind = s_.overlap_experts ? c_.hidden_share : 0;
+    };
+    if (s_.expert <= node_) return send(bytes * active, expert_group());
+    const int nodes = s_.expert / node_;
+    const double met = nodes * (1 - std::pow(1 - 1.0 / nodes, active));
+    send(bytes * met, {nodes, node_});
+    send(bytes * active, {node_, 1});
   }
 
   void router(const MixtureOfExperts& m) {
@@ -552,9 +577,9 @@ class LayerBuilder {
     const auto m = std::max<int64_t>(1, static_cast<int64_t>(rows));
     const std::string_view dtype = narrow_ ? "fp8" : dtype_of(plain());
     const auto kernel = [&](int64_t columns, int64_t depth) {
-      return operator_kernel("grouped_gemm", dtype,
-                             fmt::format(R"({{"experts":{},"tokens":{},"n":{},"k":{}}})", local, m,
-                                         columns, depth));
+      return operator_kernel(
+          "grouped_gemm", dtype,
+          fmt::format(R"({{"experts":{},"tokens":{},"n":{},"k":{}}})", local, m, columns, depth));
     };
     forward(kernel(n, k));
     backward(kernel(k, n));
@@ -573,6 +598,7 @@ class LayerBuilder {
 
   const TransformerDescription& model_;
   const Strategy& s_;
+  int node_;
   const TrainingConstants& c_;
   std::vector<std::string>& gaps_;
   ElementType half_;
@@ -603,9 +629,9 @@ std::string_view name(TrafficCause cause) {
 }
 
 RankWork layer_work(const Layer& layer, const TransformerDescription& model,
-                    const Strategy& strategy, const TrainingConstants& constants,
+                    const Strategy& strategy, int node, const TrainingConstants& constants,
                     std::vector<std::string>& gaps) {
-  LayerBuilder builder(model, strategy, constants, gaps);
+  LayerBuilder builder(model, strategy, node, constants, gaps);
   builder.layer(layer);
   return builder.finish();
 }
@@ -615,7 +641,7 @@ RankWork embedding_work(const TransformerDescription& model, const Strategy& str
   const TrainingConstants unused;
   Strategy kept = strategy;
   kept.recompute = Recompute::kNone;
-  LayerBuilder builder(model, kept, unused, none);
+  LayerBuilder builder(model, kept, 1, unused, none);
   builder.embedding();
   return builder.finish();
 }
@@ -625,7 +651,7 @@ RankWork head_work(const TransformerDescription& model, const Strategy& strategy
   std::vector<std::string> none;
   Strategy kept = strategy;
   kept.recompute = Recompute::kNone;
-  LayerBuilder builder(model, kept, constants, none);
+  LayerBuilder builder(model, kept, 1, constants, none);
   builder.head();
   return builder.finish();
 }
@@ -638,9 +664,9 @@ Pass optimizer_pass(double parameters, bool wide_gradients) {
   const auto elements = std::max<int64_t>(1, static_cast<int64_t>(parameters));
   const auto loop = [&](double read, double written) {
     Launch launch;
-    launch.kernel = torch_kernels::loop(Opcode::k_add, KernelFamily::kElementwise,
-                                        ElementType::kF32, elements, parameters * read,
-                                        parameters * written, 0);
+    launch.kernel =
+        torch_kernels::loop(Opcode::k_add, KernelFamily::kElementwise, ElementType::kF32, elements,
+                            parameters * read, parameters * written, 0);
     pass.launches.push_back(launch);
   };
   loop(gradient, 0);

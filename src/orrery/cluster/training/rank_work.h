@@ -55,8 +55,8 @@ struct TrainingConstants {
   double attention_backward_wide = 0;  ///< … for heads wider than 128.
   double accumulation = 0;  ///< Of what adding weight gradients in 32 bits moves: not hidden.
   double grouped_weight_gradient = 0;  ///< Over experts, over that of the forward product.
-  double loss = 0;           ///< Cross-entropy over one reading of the logits, …
-  double loss_backward = 0;  ///< … its gradient over one reading and one writing.
+  double loss = 0;                     ///< Cross-entropy over one reading of the logits, …
+  double loss_backward = 0;            ///< … its gradient over one reading and one writing.
   double hidden_share = 0;             ///< Of such traffic, what runs behind compute.
   double slowdown = 0;                 ///< Of compute while traffic runs beside it.
   Seconds host;                        ///< To launch one kernel.
@@ -70,8 +70,9 @@ TrainingConstants load_training_constants(const std::string& data_folder);
 
 /// The work of a layer under a strategy, from sizes alone. A kind of layer that is not modelled
 /// in training is `kUsage`, by name. What is only approximated is added to `gaps`.
+/// `node` is the number of devices that reach each other without the network.
 RankWork layer_work(const Layer& layer, const TransformerDescription& model,
-                    const Strategy& strategy, const TrainingConstants& constants,
+                    const Strategy& strategy, int node, const TrainingConstants& constants,
                     std::vector<std::string>& gaps);
 /// Tokens to vectors, on the first stage.
 RankWork embedding_work(const TransformerDescription& model, const Strategy& strategy);

@@ -72,7 +72,8 @@ TrainingModel::Parts TrainingModel::parts_of(const Strategy& strategy,
                                              std::vector<std::string>& gaps) const {
   Parts parts;
   for (const Layer& kind : kinds_)
-    parts.works.push_back(layer_work(kind, model_, strategy, constants_, gaps));
+    parts.works.push_back(
+        layer_work(kind, model_, strategy, cluster_.node_size(), constants_, gaps));
   if (strategy.zero == 3)
     for (size_t i = 0; i < kinds_.size(); ++i) {
       // Gathered a layer ahead of its use, twice; gradients leave as soon as they are there.
@@ -92,8 +93,8 @@ TrainingModel::Parts TrainingModel::parts_of(const Strategy& strategy,
            {std::pair(w.dense_parameters, group), std::pair(w.expert_parameters, experts)}) {
         add(w.forward, CollectiveKind::kAllGather, parameters, ranks, 2, TrafficCause::kParameters,
             strategy.overlap_parameters);
-        add(w.backward, CollectiveKind::kAllGather, parameters, ranks, 2,
-            TrafficCause::kParameters, strategy.overlap_parameters);
+        add(w.backward, CollectiveKind::kAllGather, parameters, ranks, 2, TrafficCause::kParameters,
+            strategy.overlap_parameters);
         add(w.backward, CollectiveKind::kReduceScatter, parameters, ranks, gradient,
             TrafficCause::kGradients, strategy.overlap_gradients);
       }
@@ -104,8 +105,8 @@ TrainingModel::Parts TrainingModel::parts_of(const Strategy& strategy,
   parts.works.push_back(head_work(model_, strategy, constants_));
 
   const auto stages = static_cast<size_t>(strategy.pipeline);
-  parts.chunk_layers = layers_by_chunk(static_cast<int>(model_.layers.size()), strategy.pipeline,
-                                       strategy.chunks);
+  parts.chunk_layers =
+      layers_by_chunk(static_cast<int>(model_.layers.size()), strategy.pipeline, strategy.chunks);
   parts.counts.assign(parts.works.size(), std::vector<double>(stages, 0));
   size_t layer = 0;
   for (size_t chunk = 0; chunk < parts.chunk_layers.size(); ++chunk)
@@ -128,8 +129,10 @@ RankMemory TrainingModel::memory_of(const Parts& parts, const Strategy& s) const
       dense += n * w.dense_parameters;
       experts += n * w.expert_parameters;
       // Of head and embedding one micro-batch is in flight at a time.
-      if (i < parts.embedding) kept += n * w.kept_bytes;
-      else working = std::max(working, w.kept_bytes);
+      if (i < parts.embedding)
+        kept += n * w.kept_bytes;
+      else
+        working = std::max(working, w.kept_bytes);
       working = std::max(working, w.working_bytes);
     }
     // 1F1B holds as many micro-batches as there are stages behind; interleaving a share more
@@ -157,8 +160,8 @@ RankMemory TrainingModel::memory_of(const Parts& parts, const Strategy& s) const
       // Two layers are gathered at a time, with the gradients of one.
       double largest = 0;
       for (size_t i = 0; i < parts.embedding; ++i)
-        largest = std::max(largest, parts.works[i].dense_parameters +
-                                        parts.works[i].expert_parameters);
+        largest =
+            std::max(largest, parts.works[i].dense_parameters + parts.works[i].expert_parameters);
       here.working += Bytes(largest * (2 * 2 + gradient));
     }
     if (here.total() > most.total()) most = here;
@@ -183,6 +186,15 @@ std::vector<std::string> TrainingModel::gaps(const Strategy& strategy) const {
       for (const Launch& launch : pass->launches) add(kernels_->gaps(launch.kernel));
   add(collectives_->gaps());
   add(cluster_.gaps);
+  return found;
+}
+
+std::vector<std::pair<std::string, std::string>> TrainingModel::provenance() const {
+  std::vector<std::pair<std::string, std::string>> found = {
+      {"kernel model", std::string(kernels_->name())}};
+  for (const auto& more : {kernels_->provenance(), collectives_->provenance()})
+    found.insert(found.end(), more.begin(), more.end());
+  found.emplace_back("training constants", "data/training/constants.yaml");
   return found;
 }
 
@@ -286,8 +298,8 @@ StepEstimate TrainingModel::evaluate(const Strategy& s) const {
     if (s.schedule == PipelineSchedule::kZeroBubble) {
       Seconds weights;
       for (size_t i = 0; i < parts.works.size(); ++i)
-        weights += times[i].backward.kernels * parts.works[i].weight_share *
-                   parts.counts[i][slowest];
+        weights +=
+            times[i].backward.kernels * parts.works[i].weight_share * parts.counts[i][slowest];
       bubble = std::max(Seconds(), bubble - weights * 2 * (s.pipeline - 1.0));
     }
   };
@@ -306,12 +318,10 @@ StepEstimate TrainingModel::evaluate(const Strategy& s) const {
                                  ElementType::kBF16};
     CollectiveEstimate c = collectives_->predict(call);
     if (s.tensor > 1 && !s.sequence)
-      c.estimate.seconds += collectives_
-                                ->predict({CollectiveKind::kAllGather,
-                                           whole,
-                                           {s.tensor, 1},
-                                           ElementType::kBF16})
-                                .estimate.seconds;
+      c.estimate.seconds +=
+          collectives_
+              ->predict({CollectiveKind::kAllGather, whole, {s.tensor, 1}, ElementType::kBF16})
+              .estimate.seconds;
     const double sends = 2 * m * s.chunks;
     const double filling = 2.0 * (s.pipeline - 1);
     const double shown = s.overlap_pipeline && s.chunks > 1 ? filling : sends + filling;
@@ -335,8 +345,8 @@ StepEstimate TrainingModel::evaluate(const Strategy& s) const {
                                                                     : ElementType::kBF16});
         return c.estimate;
       };
-      const Estimate sum = time(
-          s.zero > 0 ? CollectiveKind::kReduceScatter : CollectiveKind::kAllReduce, bytes);
+      const Estimate sum =
+          time(s.zero > 0 ? CollectiveKind::kReduceScatter : CollectiveKind::kAllReduce, bytes);
       const Seconds window = s.overlap_gradients ? backward[slowest] : Seconds();
       const double last = std::min(1.0, constants_.bucket.value / bytes);
       const Seconds shown = std::max(sum.seconds - window, sum.seconds * last);
@@ -409,12 +419,11 @@ StepEstimate TrainingModel::evaluate(const Strategy& s) const {
   const auto reach = [&](double kernel_part) {
     return std::sqrt(kernel_part * kernel_part + traffic * traffic);
   };
-  answer.step.low = Seconds(std::max(
-      0.0, answer.step.value.value -
-               reach(scaled * std::max(0.0, 1 - composed.step.low.value / base))));
-  answer.step.high =
-      answer.step.value +
-      Seconds(reach(scaled * std::max(0.0, composed.step.high.value / base - 1)));
+  answer.step.low =
+      Seconds(std::max(0.0, answer.step.value.value -
+                                reach(scaled * std::max(0.0, 1 - composed.step.low.value / base))));
+  answer.step.high = answer.step.value +
+                     Seconds(reach(scaled * std::max(0.0, composed.step.high.value / base - 1)));
 
   double flops = 0;
   for (size_t i = 0; i < parts.works.size(); ++i)

@@ -16,9 +16,7 @@ namespace orrery {
 /// What a rank's memory holds, of the rank that holds most.
 struct RankMemory {
   Bytes weights, gradients, optimizer, activations, working, other;
-  Bytes total() const {
-    return weights + gradients + optimizer + activations + working + other;
-  }
+  Bytes total() const { return weights + gradients + optimizer + activations + working + other; }
 };
 
 inline constexpr size_t kTrafficCauseCount = static_cast<size_t>(TrafficCause::kParameters) + 1;
@@ -29,11 +27,11 @@ struct StepEstimate {
   Seconds forward, backward, again;  ///< Kernels of the slowest stage, all micro-batches.
   std::array<Seconds, kTrafficCauseCount> exposed{};  ///< Traffic that nothing hides, by cause.
   std::array<Seconds, kTrafficCauseCount> traffic{};  ///< … all of it.
-  Seconds bubble;     ///< A stage that waits for others.
+  Seconds bubble;                                     ///< A stage that waits for others.
   Seconds optimizer;
-  Seconds gaps;       ///< Between kernels, and where the host is late.
-  Joules energy;      ///< Of all devices.
-  Hertz clock;        ///< Where the device settles; 0: not known.
+  Seconds gaps;            ///< Between kernels, and where the host is late.
+  Joules energy;           ///< Of all devices.
+  Hertz clock;             ///< Where the device settles; 0: not known.
   double model_flops = 0;  ///< Of the step, recomputation left out.
   RankMemory memory;
   double parameters = 0;  ///< Of the model.
@@ -65,6 +63,9 @@ class TrainingModel {
   /// What the answer leaves out.
   std::vector<std::string> gaps(const Strategy& strategy) const;
 
+  /// What its answers rest on, by name.
+  std::vector<std::pair<std::string, std::string>> provenance() const;
+
   const TransformerDescription& description() const { return model_; }
   const Cluster& cluster() const { return cluster_; }
 
@@ -74,8 +75,8 @@ class TrainingModel {
   RankMemory memory_of(const Parts& parts, const Strategy& strategy) const;
 
   TransformerDescription model_;
-  std::vector<Layer> kinds_;    ///< Distinct layers.
-  std::vector<int> kind_of_;    ///< Of each layer of the model.
+  std::vector<Layer> kinds_;  ///< Distinct layers.
+  std::vector<int> kind_of_;  ///< Of each layer of the model.
   Cluster cluster_;
   std::shared_ptr<const Predictor> kernels_;
   std::shared_ptr<const CollectivePredictor> collectives_;

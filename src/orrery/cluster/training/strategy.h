@@ -45,14 +45,15 @@ struct Strategy {
   PipelineSchedule schedule = PipelineSchedule::kOneForwardOneBackward;
   TrainingPrecision precision = TrainingPrecision::kBF16;
 
-  bool fused_attention = true;      ///< One kernel, or products, softmax and dropout.
-  bool wide_gradients = true;       ///< Gradients are kept, and added over ranks, in 32 bits.
-  bool overlap_gradients = true;    ///< Data-parallel traffic runs behind the backward pass.
-  bool overlap_parameters = true;   ///< Gathering of sharded weights behind the forward pass.
-  bool overlap_tensor = false;      ///< Tensor-parallel traffic in pieces behind its products.
-  bool overlap_pipeline = true;     ///< Sends between stages behind compute.
-  bool overlap_experts = false;     ///< All-to-all of experts behind other micro-batches.
-  bool graphs = false;              ///< Layers are captured as CUDA graphs.
+  bool fused_attention = true;     ///< One kernel, or products, softmax and dropout.
+  bool fused_sinks = false;        ///< … also where softmax has a learnt sink (cuDNN 9.18).
+  bool wide_gradients = true;      ///< Gradients are kept, and added over ranks, in 32 bits.
+  bool overlap_gradients = true;   ///< Data-parallel traffic runs behind the backward pass.
+  bool overlap_parameters = true;  ///< Gathering of sharded weights behind the forward pass.
+  bool overlap_tensor = false;     ///< Tensor-parallel traffic in pieces behind its products.
+  bool overlap_pipeline = true;    ///< Sends between stages behind compute.
+  bool overlap_experts = false;    ///< All-to-all of experts behind other micro-batches.
+  bool graphs = false;             ///< Layers are captured as CUDA graphs.
 
   int data() const { return gpus / (tensor * pipeline * context); }
   /// Micro-batches of one data-parallel rank a step.

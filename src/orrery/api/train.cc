@@ -1,0 +1,210 @@
+#include "orrery/api/train.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+
+#include "orrery/api/json_answer.h"
+#include "orrery/api/session.h"
+#include "orrery/base/error.h"
+#include "orrery/base/nearest.h"
+
+namespace orrery {
+namespace {
+
+template <class Choice>
+struct Named {
+  std::string_view name;
+  Choice value;
+};
+
+constexpr std::array<Named<TrainingPrecision>, 5> kPrecisions = {
+    {{"bf16", TrainingPrecision::kBF16},
+     {"fp16", TrainingPrecision::kFP16},
+     {"fp8", TrainingPrecision::kFP8},
+     {"mxfp8", TrainingPrecision::kMXFP8},
+     {"nvfp4", TrainingPrecision::kNVFP4}}};
+constexpr std::array<Named<Recompute>, 3> kRecomputes = {
+    {{"none", Recompute::kNone}, {"selective", Recompute::kSelective}, {"full", Recompute::kFull}}};
+constexpr std::array<Named<PipelineSchedule>, 3> kSchedules = {
+    {{"1f1b", PipelineSchedule::kOneForwardOneBackward},
+     {"gpipe", PipelineSchedule::kGpipe},
+     {"zero-bubble", PipelineSchedule::kZeroBubble}}};
+
+template <class Choices>
+auto chosen(const Choices& choices, std::string_view what, const std::string& text) {
+  std::vector<std::string> names;
+  for (const auto& choice : choices) {
+    if (choice.name == text) return choice.value;
+    names.emplace_back(choice.name);
+  }
+  throw_usage(fmt::format("unknown {} '{}': give {}", what, text, fmt::join(names, ", ")));
+}
+
+template <class Choices, class Value>
+std::string_view named(const Choices& choices, Value value) {
+  for (const auto& choice : choices)
+    if (choice.value == value) return choice.name;
+  return "";
+}
+
+/// The strategy with what the framework decides, save what was asked for.
+Strategy resolved(const TrainRequest& request) {
+  Strategy s = request.strategy;
+  framework(request.framework).apply(s);
+  const Strategy& asked = request.strategy;
+  for (const std::string& name : request.given) {
+    if (name == "zero") s.zero = asked.zero;
+    if (name == "attention") s.fused_attention = s.fused_sinks = asked.fused_attention;
+    if (name == "overlap-tensor") s.overlap_tensor = asked.overlap_tensor;
+    if (name == "overlap-experts") s.overlap_experts = asked.overlap_experts;
+    if (name == "overlap-gradients") s.overlap_gradients = asked.overlap_gradients;
+    if (name == "gradients") s.wide_gradients = asked.wide_gradients;
+  }
+  const int ranks = s.tensor * s.pipeline * s.context;
+  if (s.gpus == 0) s.gpus = ranks * std::max(1, request.data);
+  if (request.data > 0 && s.gpus != ranks * request.data)
+    throw_usage(fmt::format("tp {} × pp {} × cp {} × dp {} is {} GPUs, not {}", s.tensor,
+                            s.pipeline, s.context, request.data, ranks * request.data, s.gpus));
+  return s;
+}
+
+double peak_of(const Device& device, TrainingPrecision precision) {
+  switch (precision) {
+    case TrainingPrecision::kBF16:
+      return device.matrix[ElementType::kBF16].value;
+    case TrainingPrecision::kFP16:
+      return device.matrix[ElementType::kF16].value;
+    case TrainingPrecision::kFP8:
+    case TrainingPrecision::kMXFP8:
+      return device.matrix[ElementType::kF8E4M3FN].value;
+    case TrainingPrecision::kNVFP4:
+      return device.matrix[ElementType::kF4E2M1FN].value;
+  }
+  return 0;
+}
+
+}  // namespace
+
+TrainingPrecision training_precision(const std::string& text) {
+  return chosen(kPrecisions, "number format", text);
+}
+std::string_view name(TrainingPrecision precision) { return named(kPrecisions, precision); }
+Recompute recompute_choice(const std::string& text) {
+  return chosen(kRecomputes, "recomputation", text);
+}
+std::string_view name(Recompute recompute) { return named(kRecomputes, recompute); }
+PipelineSchedule pipeline_schedule(const std::string& text) {
+  return chosen(kSchedules, "schedule", text);
+}
+std::string_view name(PipelineSchedule schedule) { return named(kSchedules, schedule); }
+
+TrainingModel Session::training_model(const std::string& model, const std::string& cluster_name,
+                                      const std::vector<Override>& overrides) const {
+  const Cluster cluster = catalogue_.cluster(cluster_name, overrides);
+  Binding binding;
+  binding.stack = "torch-eager";
+  binding.data = data_folder_;
+  std::shared_ptr<const Predictor> kernels = Registry<KernelModel>::instance()
+                                                 .at("auto", "kernel model")
+                                                 .create()
+                                                 ->bind(cluster.device, binding);
+  std::shared_ptr<const CollectivePredictor> collectives =
+      Registry<CollectiveLibrary>::instance()
+          .at(default_library(cluster), "library of collectives")
+          .create()
+          ->bind(cluster, data_folder_);
+  return {load_language_model(model), cluster, std::move(kernels), std::move(collectives),
+          load_training_constants(data_folder_)};
+}
+
+TrainAnswer Session::train(const TrainRequest& request) const {
+  const TrainingModel model = training_model(request.model, request.cluster, request.overrides);
+  TrainAnswer answer;
+  answer.strategy = resolved(request);
+  const Strategy& s = answer.strategy;
+  if (const auto found = faults(s, model.description()); !found.empty())
+    throw Error(ErrorKind::kInfeasible, {}, fmt::format("{}", fmt::join(found, "; ")));
+  if (s.gpus > model.cluster().largest())
+    throw Error(ErrorKind::kInfeasible, {},
+                fmt::format("{} has {:.0f} devices at most, not {}", model.cluster().name,
+                            model.cluster().largest(), s.gpus));
+  answer.estimate = model.evaluate(s);
+  const double seconds = answer.estimate.step.value.value;
+  answer.tokens_per_s_per_gpu = static_cast<double>(s.global_batch * s.length) / seconds / s.gpus;
+  answer.tflops_per_gpu = answer.estimate.model_flops / seconds / s.gpus / 1e12;
+  const double peak = peak_of(model.cluster().device, s.precision);
+  answer.mfu = peak > 0 ? answer.tflops_per_gpu * 1e12 / peak : 0;
+  answer.capacity_bytes = model.cluster().device.usable_memory.value;
+  answer.fits = answer.estimate.memory.total().value <= answer.capacity_bytes;
+  answer.gaps = model.gaps(s);
+  answer.provenance = model.provenance();
+  answer.provenance.emplace_back("framework", request.framework);
+  return answer;
+}
+
+std::string to_json(const TrainAnswer& a, const TrainRequest& request) {
+  const StepEstimate& e = a.estimate;
+  const Strategy& s = a.strategy;
+  JsonAnswer json;
+  json["schema"] = schema("train");
+  json["model"] = request.model;
+  json["cluster"] = request.cluster;
+  json["framework"] = request.framework;
+  json["strategy"] = {{"gpus", s.gpus},
+                      {"tp", s.tensor},
+                      {"pp", s.pipeline},
+                      {"vpp", s.chunks},
+                      {"cp", s.context},
+                      {"dp", s.data()},
+                      {"ep", s.expert},
+                      {"sp", s.sequence},
+                      {"micro_batch", s.micro_batch},
+                      {"global_batch", s.global_batch},
+                      {"micro_batches", s.micro_batches()},
+                      {"seq", s.length},
+                      {"dtype", name(s.precision)},
+                      {"recompute", name(s.recompute)},
+                      {"schedule", name(s.schedule)},
+                      {"zero", s.zero}};
+  json["step_s"] = e.step.value.value;
+  json["step_low_s"] = e.step.low.value;
+  json["step_high_s"] = e.step.high.value;
+  json["tokens_per_s_per_gpu"] = a.tokens_per_s_per_gpu;
+  json["tflops_per_gpu"] = a.tflops_per_gpu;
+  json["mfu"] = a.mfu;
+  json["model_flops"] = e.model_flops;
+  json["parameters"] = e.parameters;
+  json["energy_j"] = e.energy.value;
+  json["clock_mhz"] = e.clock.value / 1e6;
+  json["breakdown"] = {{"compute", e.compute().value},
+                       {"exposed_communication", e.exposed_communication().value},
+                       {"bubble", e.bubble.value},
+                       {"optimizer", e.optimizer.value},
+                       {"gaps", e.gaps.value}};
+  json["compute"] = {
+      {"forward", e.forward.value}, {"backward", e.backward.value}, {"recomputed", e.again.value}};
+  JsonAnswer communication;
+  for (size_t i = 0; i < kTrafficCauseCount; ++i)
+    communication[std::string(name(static_cast<TrafficCause>(i)))] = {
+        {"total", e.traffic[i].value}, {"exposed", e.exposed[i].value}};
+  json["communication"] = std::move(communication);
+  json["memory"] = {{"total_bytes", e.memory.total().value},
+                    {"weights_bytes", e.memory.weights.value},
+                    {"gradients_bytes", e.memory.gradients.value},
+                    {"optimizer_bytes", e.memory.optimizer.value},
+                    {"activations_bytes", e.memory.activations.value},
+                    {"working_bytes", e.memory.working.value},
+                    {"other_bytes", e.memory.other.value},
+                    {"capacity_bytes", a.capacity_bytes},
+                    {"fits", a.fits}};
+  json["gaps"] = a.gaps;
+  JsonAnswer provenance = JsonAnswer::object();
+  for (const auto& [key, value] : a.provenance) provenance[key] = value;
+  json["provenance"] = std::move(provenance);
+  return write(json);
+}
+
+}  // namespace orrery

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "orrery/cluster/training/step.h"
+#include "orrery/cluster/training/strategy.h"
+#include "orrery/hardware/catalogue.h"
+
+namespace orrery {
+
+/// A training step that is asked for. Sizes that are 0 take what follows from the others.
+struct TrainRequest {
+  std::string model;    ///< A name of the zoo, or a Hugging Face config.json.
+  std::string cluster;  ///< A catalogue name, or a YAML file.
+  std::vector<Override> overrides;
+  std::string framework = "megatron-core";
+  Strategy strategy;
+  int data = 0;  ///< Data-parallel ranks; where given, GPUs must come out as the product.
+  /// Of the strategy, what was asked for in so many words and stays whatever the framework does.
+  std::vector<std::string> given;
+};
+
+struct TrainAnswer {
+  StepEstimate estimate;
+  Strategy strategy;  ///< As evaluated.
+  double tokens_per_s_per_gpu = 0;
+  double tflops_per_gpu = 0;  ///< Of the model, recomputation left out.
+  double mfu = 0;             ///< … over the peak of the linear layers' number format.
+  double capacity_bytes = 0;
+  bool fits = true;
+  std::vector<std::string> gaps;
+  std::vector<std::pair<std::string, std::string>> provenance;
+};
+
+/// "bf16", "fp16", "fp8", "mxfp8", "nvfp4"; `kUsage` for others.
+TrainingPrecision training_precision(const std::string& text);
+std::string_view name(TrainingPrecision precision);
+Recompute recompute_choice(const std::string& text);
+std::string_view name(Recompute recompute);
+PipelineSchedule pipeline_schedule(const std::string& text);
+std::string_view name(PipelineSchedule schedule);
+
+std::string to_json(const TrainAnswer& answer, const TrainRequest& request);
+
+}  // namespace orrery

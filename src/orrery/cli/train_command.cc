@@ -1,0 +1,125 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "orrery/cli/command.h"
+#include "orrery/report/train_text.h"
+
+namespace orrery {
+namespace {
+
+class TrainCommand final : public Command {
+ public:
+  void declare(CLI::App& app) override {
+    app_ = &app;
+    app.add_option("MODEL", request_.model,
+                   "A language model of the zoo, or the config.json of a Hugging Face model")
+        ->required();
+    app.add_option("--on", request_.cluster, "The cluster (see 'orrery hardware'), or a YAML file")
+        ->type_name("CLUSTER")
+        ->required();
+    app.add_option("--set", sets_, "What if: fabric.nvlink.bandwidth=900GB/s; may be repeated")
+        ->type_name("PATH=VALUE");
+    Strategy& s = request_.strategy;
+    s.gpus = 0;
+    const auto count = [&](const std::string& name, int& value, const std::string& help) {
+      app.add_option(name, value, help)->type_name("N")->check(CLI::Range(1, 1 << 20));
+    };
+    count("--gpus", s.gpus, "Devices in all; tp × pp × cp × dp unless given");
+    count("--tp", s.tensor, "Tensor parallel: devices that share every layer");
+    count("--pp", s.pipeline, "Pipeline stages");
+    count("--vpp", s.chunks, "Model chunks a stage: interleaved schedule");
+    count("--dp", request_.data, "Data parallel: copies of the model");
+    count("--cp", s.context, "Context parallel: devices that share every sequence");
+    count("--ep", s.expert, "Expert parallel: devices over which a layer's experts are spread");
+    app.add_flag("--sp", s.sequence,
+                 "Sequence parallel: tensor ranks split norms and residuals along the sequence");
+    app.add_option("--micro-batch", s.micro_batch, "Sequences of a micro-batch")
+        ->type_name("N")
+        ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+        ->capture_default_str();
+    app.add_option("--global-batch", s.global_batch, "Sequences of a step, on all devices")
+        ->type_name("N")
+        ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
+        ->required();
+    app.add_option("--seq", s.length, "Tokens of a sequence")
+        ->type_name("N")
+        ->check(CLI::Range(int64_t{1}, int64_t{1} << 24))
+        ->capture_default_str();
+    app.add_option("--dtype", dtype_,
+                   "Number format of the linear layers: bf16, fp16, fp8, mxfp8, nvfp4")
+        ->type_name("T")
+        ->capture_default_str();
+    app.add_option("--recompute", recompute_,
+                   "What is computed again instead of kept: none, selective (scores of "
+                   "attention), full (layers)")
+        ->type_name("WHAT")
+        ->capture_default_str();
+    app.add_option("--schedule", schedule_, "Order of micro-batches: 1f1b, gpipe, zero-bubble")
+        ->type_name("NAME")
+        ->capture_default_str();
+    app.add_option("--framework", request_.framework,
+                   "Whose defaults hold: megatron-core, megatron-2021, fsdp")
+        ->type_name("NAME")
+        ->capture_default_str();
+    app.add_option("--zero", s.zero,
+                   "Sharded over data ranks: 0 nothing, 1 optimiser, 2 gradients, 3 weights too")
+        ->type_name("LEVEL")
+        ->check(CLI::Range(0, 3));
+    app.add_option("--attention", attention_, "One fused kernel, or products and softmax")
+        ->type_name("HOW")
+        ->check(CLI::IsMember({"fused", "unfused"}));
+    app.add_option("--gradients", gradients_, "Number format gradients are summed in")
+        ->type_name("T")
+        ->check(CLI::IsMember({"fp32", "bf16"}));
+    app.add_flag("--overlap-tensor,!--no-overlap-tensor", s.overlap_tensor,
+                 "Tensor-parallel traffic runs in pieces behind its products");
+    app.add_flag("--overlap-experts,!--no-overlap-experts", s.overlap_experts,
+                 "Tokens travel to experts behind other micro-batches' compute");
+    app.add_flag("--overlap-gradients,!--no-overlap-gradients", s.overlap_gradients,
+                 "Gradients are summed behind the backward pass");
+    app.add_flag("--graphs", s.graphs, "Layers run as CUDA graphs: the host is never late");
+    declare_json(app);
+    app.footer(
+        "Ranks are numbered tensor first, then context, data and pipeline, and fill nodes in "
+        "order.\n"
+        "Exit code 4: the strategy cannot run the model, or a device's memory does not hold it.\n\n"
+        "Examples:\n"
+        "  orrery train llama3-70b --on dgx-h100 --tp 4 --sp --pp 8 --vpp 5 --dp 2 \\\n"
+        "      --global-batch 256 --seq 8192 --dtype fp8\n"
+        "  orrery train llama3-8b --on dgx-h100 --dp 8 --global-batch 128 --seq 8192 --framework "
+        "fsdp");
+  }
+
+  int run() override {
+    Strategy& s = request_.strategy;
+    s.precision = training_precision(dtype_);
+    s.recompute = recompute_choice(recompute_);
+    s.schedule = pipeline_schedule(schedule_);
+    s.fused_attention = attention_ != "unfused";
+    s.wide_gradients = gradients_ != "bf16";
+    for (const char* name : {"zero", "attention", "overlap-tensor", "overlap-experts",
+                             "overlap-gradients", "gradients"})
+      if (app_->count("--" + std::string(name)) > 0) request_.given.emplace_back(name);
+    for (const std::string& set : sets_) request_.overrides.push_back(split_pair(set, "--set"));
+    const TrainAnswer answer = Session().train(request_);
+    fmt::print("{}", json_ ? to_json(answer, request_) + "\n" : train_text(answer, request_));
+    return answer.fits ? 0 : static_cast<int>(ErrorKind::kInfeasible);
+  }
+
+ private:
+  CLI::App* app_ = nullptr;
+  TrainRequest request_;
+  std::vector<std::string> sets_;
+  std::string dtype_ = "bf16", recompute_ = "none", schedule_ = "1f1b", attention_, gradients_;
+};
+
+const Registration<Command> kTrain(
+    {.name = "train",
+     .summary = "How long a training step takes on a cluster, where its time goes, whether it fits",
+     .source = "",
+     .parameters = {}},
+    [] { return std::make_unique<TrainCommand>(); });
+
+}  // namespace
+}  // namespace orrery

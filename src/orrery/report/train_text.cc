@@ -1,0 +1,67 @@
+#include "orrery/report/train_text.h"
+
+#include <fmt/format.h>
+
+#include "orrery/base/units.h"
+#include "orrery/report/table.h"
+#include "orrery/report/text.h"
+
+namespace orrery {
+
+std::string train_text(const TrainAnswer& a, const TrainRequest& request) {
+  const StepEstimate& e = a.estimate;
+  const Strategy& s = a.strategy;
+  std::string text =
+      fmt::format("{} on {} × {} ({})\n\n", request.model, s.gpus, request.cluster, in_words(s));
+  const auto line = [&](const char* what, const std::string& value) {
+    text += fmt::format("  {:<13}{}\n", what, value);
+  };
+  line("step time",
+       fmt::format("{}   (90 % within {} … {})", format_seconds(e.step.value.value),
+                   format_seconds(e.step.low.value), format_seconds(e.step.high.value)));
+  line("throughput", fmt::format("{:.0f} tokens a second and GPU, {:.0f} TFLOP/s of the model, MFU "
+                                 "{:.1f} %",
+                                 a.tokens_per_s_per_gpu, a.tflops_per_gpu, 100 * a.mfu));
+  line("batch", fmt::format("{} sequences of {} tokens: {} micro-batches of {}", s.global_batch,
+                            s.length, s.micro_batches(), s.micro_batch));
+  line("energy", fmt::format("{} a step, {} a GPU{}", format_joules(e.energy.value),
+                             format_si(e.energy.value / e.step.value.value / s.gpus, "W"),
+                             e.clock.value > 0 ? fmt::format(", at {:.0f} MHz", e.clock.value / 1e6)
+                                               : std::string()));
+  line("memory", fmt::format("{} of {} a GPU: {}", format_bytes(e.memory.total().value),
+                             format_bytes(a.capacity_bytes), a.fits ? "fits" : "DOES NOT FIT"));
+  line("",
+       fmt::format("weights {}, gradients {}, optimiser {}, activations {}, working {}, other {}",
+                   format_bytes(e.memory.weights.value), format_bytes(e.memory.gradients.value),
+                   format_bytes(e.memory.optimizer.value), format_bytes(e.memory.activations.value),
+                   format_bytes(e.memory.working.value), format_bytes(e.memory.other.value)));
+
+  text += "\nWhere the time goes, on the slowest stage\n";
+  Table table({{"", Table::Align::kLeft},
+               {"time", Table::Align::kRight},
+               {"share", Table::Align::kRight},
+               {"hidden", Table::Align::kRight}});
+  const double step = e.step.value.value;
+  const auto row = [&](const std::string& what, Seconds time, const std::string& hidden = "") {
+    if (time.value <= 0 && hidden.empty()) return;
+    table.add({what, format_seconds(time.value), fmt::format("{:.1f} %", 100 * time.value / step),
+               hidden});
+  };
+  row("forward", e.forward);
+  row("backward", e.backward);
+  row("computed again", e.again);
+  for (size_t i = 0; i < kTrafficCauseCount; ++i) {
+    const Seconds hidden = e.traffic[i] - e.exposed[i];
+    if (e.traffic[i].value <= 0) continue;
+    row(fmt::format("traffic: {}", name(static_cast<TrafficCause>(i))), e.exposed[i],
+        hidden.value > 0 ? format_seconds(hidden.value) : "–");
+  }
+  row("waiting for other stages", e.bubble);
+  row("optimiser", e.optimizer);
+  row("between kernels", e.gaps);
+  text += table.text(2);
+  text += list_text("Not modelled", a.gaps);
+  return text;
+}
+
+}  // namespace orrery
