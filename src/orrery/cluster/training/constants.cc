@@ -40,10 +40,10 @@ TrainingConstants load_training_constants(const std::string& data_folder) {
       {"attention_backward", &c.attention_backward},
       {"attention_backward_wide", &c.attention_backward_wide},
       {"accumulation", &c.accumulation},
-      {"grouped_weight_gradient", &c.grouped_weight_gradient},
       {"loss", &c.loss},
       {"loss_backward", &c.loss_backward},
       {"hidden_share", &c.hidden_share},
+      {"hidden_experts", &c.hidden_experts},
       {"slowdown", &c.slowdown},
       {"structure_spread", &c.structure_spread}};
   for (const auto& [key, number] : numbers) *number = cited(key, Dimension::kCount);

@@ -520,21 +520,17 @@ class LayerBuilder {
       linear(static_cast<int64_t>(mine), model_.hidden, m.latent, false);
     }
     const double moved = rows * static_cast<double>(width);
-    // To their experts: sorted, sent, sorted again; and back, weighed and summed.
+    // To their experts: sent and sorted; and back, weighed and summed.
     for (int i = 0; i < 2; ++i) {
       forward(elementwise(moved, 2));
       backward(elementwise(moved, 2));
-      if (s_.expert > 1 && m.experts > s_.expert) {
-        forward(elementwise(moved, 2));
-        backward(elementwise(moved, 2));
-      }
       for (Pass* pass : {&work_.forward, &work_.backward})
         dispatch(*pass, mine * static_cast<double>(width) * kHalf, static_cast<double>(m.active));
     }
     const int64_t local = std::max<int64_t>(1, m.experts / s_.expert);
-    grouped(local, rows, (m.gated ? 2 : 1) * m.inner, width);
+    grouped(local, rows, (m.gated ? 2 : 1) * m.inner, width, false);
     activate(rows * static_cast<double>(m.inner), m.gated);
-    grouped(local, rows, width, m.inner);
+    grouped(local, rows, width, m.inner, true);
     work_.kept_bytes += moved * (kHalf + kept_input());
     if (m.shared) {
       enter();
@@ -551,7 +547,7 @@ class LayerBuilder {
   void dispatch(Pass& pass, double bytes, double active) {
     const auto send = [&](double sent, RankGroup group) {
       if (Traffic* t = talk(pass, CollectiveKind::kAllToAll, sent, group, TrafficCause::kExperts))
-        t->hidden_behind = s_.overlap_experts ? c_.hidden_share : 0;
+        t->hidden_behind = s_.overlap_experts ? c_.hidden_experts : 0;
     };
     if (s_.expert <= node_) return send(bytes * active, expert_group());
     const int nodes = s_.expert / node_;
@@ -572,21 +568,17 @@ class LayerBuilder {
     work_.kept_bytes += scores * 2 * kWide;
   }
 
-  /// Rows of all local experts, one matrix each.
-  void grouped(int64_t local, double rows, int64_t n, int64_t k) {
-    const auto m = std::max<int64_t>(1, static_cast<int64_t>(rows));
-    const std::string_view dtype = narrow_ ? "fp8" : dtype_of(plain());
-    const auto kernel = [&](int64_t columns, int64_t depth) {
-      return operator_kernel(
-          "grouped_gemm", dtype,
-          fmt::format(R"({{"experts":{},"tokens":{},"n":{},"k":{}}})", local, m, columns, depth));
-    };
-    forward(kernel(n, k));
-    backward(kernel(k, n));
-    backward(kernel(n, k), 1, c_.grouped_weight_gradient);
+  /// Rows of all local experts, one product each, as Transformer Engine's grouped layers run them.
+  void grouped(int64_t local, double rows, int64_t n, int64_t k, bool quantised_before) {
+    const auto count = static_cast<double>(local);
+    const auto m = std::max<int64_t>(1, static_cast<int64_t>(rows / count));
+    const std::string_view dtype = narrow_ ? dtype_of(s_.precision) : dtype_of(plain());
+    forward(product(dtype, m, n, k), count);
+    backward(product(dtype, m, k, n), count);
+    backward(product(dtype, n, k, m), count);
     accumulate(static_cast<double>(local * n) * static_cast<double>(k));
     if (narrow_) {
-      forward(quantise(rows * static_cast<double>(k)));
+      if (!quantised_before) forward(quantise(rows * static_cast<double>(k)));
       backward(quantise(rows * static_cast<double>(n)));
     }
     const double flops = 2 * rows * static_cast<double>(n) * static_cast<double>(k);

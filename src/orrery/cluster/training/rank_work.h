@@ -53,17 +53,17 @@ struct RankWork {
 struct TrainingConstants {
   double attention_backward = 0;       ///< Time of fused attention's gradient over its forward.
   double attention_backward_wide = 0;  ///< … for heads wider than 128.
-  double accumulation = 0;  ///< Of what adding weight gradients in 32 bits moves: not hidden.
-  double grouped_weight_gradient = 0;  ///< Over experts, over that of the forward product.
-  double loss = 0;                     ///< Cross-entropy over one reading of the logits, …
-  double loss_backward = 0;            ///< … its gradient over one reading and one writing.
-  double hidden_share = 0;             ///< Of such traffic, what runs behind compute.
-  double slowdown = 0;                 ///< Of compute while traffic runs beside it.
-  Seconds host;                        ///< To launch one kernel.
-  Seconds gap;                         ///< Between kernels of one stream.
-  Bytes bucket;                        ///< Gradients that are sent together.
-  double structure_spread = 0;         ///< ln(true / predicted) that all kernels share.
-  Bytes context;                       ///< What CUDA and the libraries hold of a device's memory.
+  double accumulation = 0;      ///< Of what adding weight gradients in 32 bits moves: not hidden.
+  double loss = 0;              ///< Cross-entropy over one reading of the logits, …
+  double loss_backward = 0;     ///< … its gradient over one reading and one writing.
+  double hidden_share = 0;      ///< Of such traffic, what runs behind compute.
+  double hidden_experts = 0;    ///< … of tokens' travel to experts.
+  double slowdown = 0;          ///< Of compute while traffic runs beside it.
+  Seconds host;                 ///< To launch one kernel.
+  Seconds gap;                  ///< Between kernels of one stream.
+  Bytes bucket;                 ///< Gradients that are sent together.
+  double structure_spread = 0;  ///< ln(true / predicted) that all kernels share.
+  Bytes context;                ///< What CUDA and the libraries hold of a device's memory.
 };
 /// data/training/constants.yaml, each with its source.
 TrainingConstants load_training_constants(const std::string& data_folder);

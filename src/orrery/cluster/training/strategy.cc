@@ -45,21 +45,20 @@ std::vector<std::string> faults(const Strategy& s, const TransformerDescription&
     return found;
   }
   if (s.global_batch % (s.micro_batch * s.data()) != 0)
-    found.push_back(fmt::format(
-        "a global batch of {} sequences does not divide by micro-batch {} × dp {} = {}",
-        s.global_batch, s.micro_batch, s.data(), s.micro_batch * s.data()));
+    found.push_back(
+        fmt::format("a global batch of {} sequences does not divide by micro-batch {} × dp {} = {}",
+                    s.global_batch, s.micro_batch, s.data(), s.micro_batch * s.data()));
   check_heads(s, model, found);
   if (s.length % (int64_t{s.context} * 2) != 0 && s.context > 1)
     found.push_back(fmt::format("{} tokens do not divide by 2 × cp {}: each rank takes two parts",
                                 s.length, s.context));
-  if (s.sequence && s.tensor == 1)
-    found.emplace_back("sequence parallelism needs --tp above 1");
+  if (s.sequence && s.tensor == 1) found.emplace_back("sequence parallelism needs --tp above 1");
   if (s.sequence && s.length / s.context % s.tensor != 0)
     found.push_back(fmt::format("{} tokens of a rank do not divide by tp {} (sequence parallel)",
                                 s.length / s.context, s.tensor));
   if (s.pipeline * s.chunks > layers + 2)
-    found.push_back(fmt::format("{} layers do not fill pp {} × {} chunks", layers, s.pipeline,
-                                s.chunks));
+    found.push_back(
+        fmt::format("{} layers do not fill pp {} × {} chunks", layers, s.pipeline, s.chunks));
   if (s.chunks > 1 && s.pipeline == 1)
     found.emplace_back("several chunks a stage (--vpp) need --pp above 1");
   if (s.chunks > 1 && s.micro_batches() % s.pipeline != 0)
@@ -76,8 +75,9 @@ std::vector<std::string> faults(const Strategy& s, const TransformerDescription&
     found.push_back(fmt::format("dp {} × cp {} × tp {} ranks of a stage do not divide by --ep {}",
                                 s.data(), s.context, s.tensor, s.expert));
   if (s.zero == 3 && s.pipeline > 1)
-    found.emplace_back("ZeRO-3 with a pipeline gathers all weights for every micro-batch: give "
-                       "--zero 1 or --pp 1");
+    found.emplace_back(
+        "ZeRO-3 with a pipeline gathers all weights for every micro-batch: give "
+        "--zero 1 or --pp 1");
   return found;
 }
 
@@ -125,6 +125,8 @@ const std::vector<Framework>& frameworks() {
        [](Strategy& s) {
          s.fused_attention = s.overlap_gradients = s.overlap_parameters = true;
          s.overlap_pipeline = s.wide_gradients = true;
+         // Of interleaved chunks, one's tokens travel while another computes.
+         s.overlap_experts = s.chunks > 1;
          s.zero = std::max(s.zero, 1);
        }},
       {"megatron-2021",
