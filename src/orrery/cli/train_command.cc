@@ -52,7 +52,7 @@ class TrainCommand final : public Command {
         ->capture_default_str();
     app.add_option("--recompute", recompute_,
                    "What is computed again instead of kept: none, selective (scores of "
-                   "attention), full (layers)")
+                   "attention), experts (feed-forward parts with experts), full (layers)")
         ->type_name("WHAT")
         ->capture_default_str();
     app.add_option("--schedule", schedule_, "Order of micro-batches: 1f1b, gpipe, zero-bubble")

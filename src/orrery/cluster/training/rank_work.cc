@@ -75,7 +75,15 @@ class LayerBuilder {
     if (!std::holds_alternative<std::monostate>(layer.feed_forward)) {
       if (layer.norms != NormPlacement::kParallelOneNorm) norm();
       if (layer.norms == NormPlacement::kBoth) norm();
+      const double kept = work_.kept_bytes;
+      const Pass before = s_.recompute == Recompute::kExperts ? work_.forward : Pass();
       std::visit([&](const auto& part) { feed(part); }, layer.feed_forward);
+      if (s_.recompute == Recompute::kExperts &&
+          std::holds_alternative<MixtureOfExperts>(layer.feed_forward)) {
+        work_.again = difference(work_.forward, before);
+        work_.working_bytes = std::max(work_.working_bytes, work_.kept_bytes - kept);
+        work_.kept_bytes = kept;
+      }
       residual();
     }
   }
@@ -131,11 +139,26 @@ class LayerBuilder {
   RankGroup expert_group() const { return {s_.expert, 1}; }
 
   static void add(Pass& pass, const Kernel& kernel, double count, double times) {
+    for (Launch& like : pass.launches)
+      if (like.times == times && like.kernel == kernel) {
+        like.count += count;
+        return;
+      }
     Launch launch;
     launch.kernel = kernel;
     launch.count = count;
     launch.times = times;
     pass.launches.push_back(launch);
+  }
+  /// What `after` has and `before`, of which it grew, has not.
+  static Pass difference(const Pass& after, const Pass& before) {
+    Pass rest = after;
+    for (size_t i = 0; i < before.launches.size(); ++i)
+      rest.launches[i].count -= before.launches[i].count;
+    std::erase_if(rest.launches, [](const Launch& launch) { return launch.count <= 0; });
+    rest.traffic.erase(rest.traffic.begin(),
+                       rest.traffic.begin() + static_cast<ptrdiff_t>(before.traffic.size()));
+    return rest;
   }
   void forward(const Kernel& kernel, double count = 1, double times = 1) {
     add(work_.forward, kernel, count, times);
@@ -429,8 +452,7 @@ class LayerBuilder {
     add(inner, bytes_loop(scores, kHalf, kHalf), 1, 1);  // scale, mask and softmax in one
     if (model_.dropout) add(inner, bytes_loop(scores, kHalf, kHalf + kMask), 1, 1);
     add(inner, kernels::product(half_, batch, queries, a.value_head, s_.length), 1, 1);
-    work_.forward.launches.insert(work_.forward.launches.end(), inner.launches.begin(),
-                                  inner.launches.end());
+    for (const Launch& launch : inner.launches) forward(launch.kernel, launch.count, launch.times);
     forward(elementwise(tokens() * width, 2));  // heads side by side again
     backward(elementwise(tokens() * width, 2));
     backward(kernels::product(half_, batch, queries, s_.length, a.value_head));

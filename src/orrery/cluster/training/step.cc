@@ -8,7 +8,7 @@
 
 namespace orrery {
 
-/// A strategy's work: a kind of part for each distinct layer, then embedding and head.
+/// A strategy's work: a part for each distinct layer, then embedding and head.
 struct TrainingModel::Parts {
   std::vector<RankWork> works;
   std::vector<int> chunk_layers;            ///< Layers by chunk.
@@ -18,23 +18,21 @@ struct TrainingModel::Parts {
 
 namespace {
 
-/// The three passes of one part, timed.
-struct PartTime {
-  struct PassTime {
-    Seconds kernels;
-    Seconds gaps;
-    std::array<Seconds, kTrafficCauseCount> exposed{}, traffic{};
-    Seconds exposed_sum() const {
-      return std::accumulate(exposed.begin(), exposed.end(), Seconds());
-    }
-    Seconds total() const { return kernels + gaps + exposed_sum(); }
-  };
-  PassTime forward, backward, again;
+size_t index(TrafficCause cause) { return static_cast<size_t>(cause); }
+
+/// One pass of one part, timed for one micro-batch.
+struct PassTime {
+  Seconds kernels;
+  Seconds gaps;  ///< Between kernels, and where the host is late.
+  std::array<Seconds, kTrafficCauseCount> exposed{}, traffic{};
+
+  Seconds total() const { return std::accumulate(exposed.begin(), exposed.end(), kernels + gaps); }
 };
 
-/// Sums relative spreads of what may err together.
+/// Spreads of exposed traffic, in seconds: own ones are independent, shared ones are not.
 struct TrafficError {
   double own = 0, shared = 0;
+
   void add(const Estimate& e, double seconds) {
     own += std::pow(seconds * e.own_spread, 2);
     double variance = 0;
@@ -43,8 +41,6 @@ struct TrafficError {
   }
   double variance() const { return own + shared * shared; }
 };
-
-size_t index(TrafficCause cause) { return static_cast<size_t>(cause); }
 
 }  // namespace
 
@@ -198,241 +194,259 @@ std::vector<std::pair<std::string, std::string>> TrainingModel::provenance() con
   return found;
 }
 
-StepEstimate TrainingModel::evaluate(const Strategy& s) const {
-  std::vector<std::string> none;
-  const Parts parts = parts_of(s, none);
-  const auto m = static_cast<double>(s.micro_batches());
-  const auto stages = static_cast<size_t>(s.pipeline);
+/// One strategy's step, from the launches of all its parts to its interval.
+class TrainingModel::Evaluation {
+ public:
+  Evaluation(const TrainingModel& model, const Strategy& strategy, const Parts& parts)
+      : m_(model),
+        s_(strategy),
+        parts_(parts),
+        micro_batches_(static_cast<double>(strategy.micro_batches())),
+        stages_(static_cast<size_t>(strategy.pipeline)) {}
 
-  // Every launch of a mean rank's step, so that one clock can be found for all.
-  Program program;
-  std::vector<Kernel> kernels;
-  std::vector<double> counts;
+  StepEstimate run() {
+    collect();
+    m_.kernels_->predict(kernels_, OperatingPoint{}, estimates_);
+    place();
+    // The clock that the mean rank's power allows, while it waits and while it computes.
+    Seconds busy;
+    for (size_t i = 0; i < kernels_.size(); ++i) busy += estimates_[i].seconds * counts_[i];
+    const StepState state =
+        m_.kernels_->settle(kernels_, counts_, std::max(Seconds(), answer_.step.value - busy),
+                            {OperatingPoint::Regime::kSustained, {}}, estimates_);
+    place();
+    answer_.clock = state.clock;
+    answer_.energy = state.energy * s_.gpus;
+    find_interval();
+    count_model();
+    answer_.memory = m_.memory_of(parts_, s_);
+    return answer_;
+  }
+
+ private:
   struct Span {
-    size_t begin, end;
+    size_t begin = 0, end = 0;
   };
-  std::vector<std::array<Span, 3>> spans;
-  const auto add = [&](const Pass& pass, double count) {
-    const size_t begin = program.launches.size();
+
+  Span add(const Pass& pass, double count) {
+    const size_t begin = program_.launches.size();
     for (const Launch& launch : pass.launches) {
-      program.launches.push_back(launch);
-      program.launches.back().count *= count;
-      kernels.push_back(launch.kernel);
-      counts.push_back(program.launches.back().count * launch.times);
+      program_.launches.push_back(launch);
+      program_.launches.back().count *= count;
+      kernels_.push_back(launch.kernel);
+      counts_.push_back(program_.launches.back().count * launch.times);
     }
-    return Span{begin, program.launches.size()};
-  };
-  for (size_t i = 0; i < parts.works.size(); ++i) {
-    const double mean = std::accumulate(parts.counts[i].begin(), parts.counts[i].end(), 0.0) /
-                        static_cast<double>(stages) * m;
-    const RankWork& w = parts.works[i];
-    spans.push_back({add(w.forward, mean), add(w.backward, mean), add(w.again, mean)});
+    return {begin, program_.launches.size()};
   }
-  double dense = 0, experts = 0, mean_dense = 0, mean_experts = 0;
-  for (size_t stage = 0; stage < stages; ++stage) {
-    double d = 0, e = 0;
-    for (size_t i = 0; i < parts.works.size(); ++i) {
-      d += parts.counts[i][stage] * parts.works[i].dense_parameters;
-      e += parts.counts[i][stage] * parts.works[i].expert_parameters;
+
+  /// Every launch of a mean rank's step, so that one clock can be found for all; and what the
+  /// stage with most weights holds.
+  void collect() {
+    for (size_t i = 0; i < parts_.works.size(); ++i) {
+      const RankWork& w = parts_.works[i];
+      const double mean = sum_of(parts_.counts[i]) / static_cast<double>(stages_) * micro_batches_;
+      spans_.push_back({add(w.forward, mean), add(w.backward, mean), add(w.again, mean)});
     }
-    mean_dense += d / static_cast<double>(stages);
-    mean_experts += e / static_cast<double>(stages);
-    if (d + e > dense + experts) dense = d, experts = e;
+    for (size_t stage = 0; stage < stages_; ++stage) {
+      double dense = 0, experts = 0;
+      for (size_t i = 0; i < parts_.works.size(); ++i) {
+        dense += parts_.counts[i][stage] * parts_.works[i].dense_parameters;
+        experts += parts_.counts[i][stage] * parts_.works[i].expert_parameters;
+      }
+      if (dense + experts > dense_ + experts_) dense_ = dense, experts_ = experts;
+    }
+    const double updated = s_.zero > 0
+                               ? dense_ / s_.dense_replicas() + experts_ / s_.expert_replicas()
+                               : dense_ + experts_;
+    optimizer_ = add(optimizer_pass(updated, s_.wide_gradients), 1);
+    estimates_.resize(kernels_.size());
   }
-  const double updated = (s.zero > 0 ? dense / s.dense_replicas() : dense) +
-                         (s.zero > 0 ? experts / s.expert_replicas() : experts);
-  const Span optimizer = add(optimizer_pass(updated, s.wide_gradients), 1);
 
-  StepEstimate answer;
-  TrafficError traffic_error;
-  std::vector<Estimate> estimates(kernels.size());
-  kernels_->predict(kernels, OperatingPoint{}, estimates);
+  static double sum_of(const std::vector<double>& counts) {
+    return std::accumulate(counts.begin(), counts.end(), 0.0);
+  }
 
-  const auto pass_time = [&](const Pass& pass, const Span& span) {
-    PartTime::PassTime t;
+  PassTime time_of(const Pass& pass, const Span& span) {
+    const TrainingConstants& c = m_.constants_;
+    PassTime t;
     double launches = 0;
     for (size_t i = span.begin; i < span.end; ++i) {
       const Launch& launch = pass.launches[i - span.begin];
-      t.kernels += estimates[i].seconds * (launch.count * launch.times);
+      t.kernels += estimates_[i].seconds * (launch.count * launch.times);
       launches += launch.count;
     }
-    t.gaps = constants_.gap * launches;
-    const Seconds host = constants_.host * launches;
-    if (!s.graphs && host > t.kernels + t.gaps) t.gaps = host - t.kernels;
+    t.gaps = c.gap * launches;
+    const Seconds host = c.host * launches;
+    if (!s_.graphs && host > t.kernels + t.gaps) t.gaps = host - t.kernels;
     Seconds free = t.kernels;  // compute that traffic can still hide behind
     for (const Traffic& traffic : pass.traffic) {
-      const CollectiveEstimate c = collectives_->predict(traffic.call);
-      const Seconds time = c.estimate.seconds * traffic.count;
+      const CollectiveEstimate found = m_.collectives_->predict(traffic.call);
+      const Seconds time = found.estimate.seconds * traffic.count;
       const Seconds hidden = std::min(time * traffic.hidden_behind, free);
       free = free - hidden;
-      t.kernels += hidden * constants_.slowdown;
+      t.kernels += hidden * c.slowdown;
       t.traffic[index(traffic.cause)] += time;
       t.exposed[index(traffic.cause)] += time - hidden;
-      traffic_error.add(c.estimate, (time - hidden).value * m);
+      error_.add(found.estimate, (time - hidden).value * micro_batches_);
     }
     return t;
-  };
+  }
 
-  std::vector<PartTime> times(parts.works.size());
-  std::vector<Seconds> forward(stages), backward(stages);
-  size_t slowest = 0;
-  Seconds bubble, pipeline;
-  const auto place = [&] {
-    traffic_error = {};
-    for (size_t i = 0; i < parts.works.size(); ++i)
-      times[i] = {pass_time(parts.works[i].forward, spans[i][0]),
-                  pass_time(parts.works[i].backward, spans[i][1]),
-                  pass_time(parts.works[i].again, spans[i][2])};
+  /// Stages, the pipeline they form, and what runs once a step, from the estimates at hand.
+  void place() {
+    answer_ = {};
+    error_ = {};
+    std::vector<std::array<PassTime, 3>> times;
+    for (size_t i = 0; i < parts_.works.size(); ++i) {
+      const RankWork& w = parts_.works[i];
+      times.push_back({time_of(w.forward, spans_[i][0]), time_of(w.backward, spans_[i][1]),
+                       time_of(w.again, spans_[i][2])});
+    }
+    std::vector<Seconds> forward(stages_), backward(stages_);
+    size_t slowest = 0;
     Seconds sum;
-    for (size_t stage = 0; stage < stages; ++stage) {
-      forward[stage] = backward[stage] = Seconds();
-      for (size_t i = 0; i < parts.works.size(); ++i) {
-        const double n = parts.counts[i][stage];
-        forward[stage] += times[i].forward.total() * n;
-        backward[stage] += (times[i].backward.total() + times[i].again.total()) * n;
+    for (size_t stage = 0; stage < stages_; ++stage) {
+      for (size_t i = 0; i < parts_.works.size(); ++i) {
+        const double n = parts_.counts[i][stage];
+        forward[stage] += times[i][0].total() * n;
+        backward[stage] += (times[i][1].total() + times[i][2].total()) * n;
       }
       sum += forward[stage] + backward[stage];
       if (forward[stage] + backward[stage] > forward[slowest] + backward[slowest]) slowest = stage;
     }
-    bubble = (sum - forward[slowest] - backward[slowest]) / s.chunks;
-    if (s.schedule == PipelineSchedule::kZeroBubble) {
+    answer_.bubble = std::max(Seconds(), sum - forward[slowest] - backward[slowest]) / s_.chunks;
+    if (s_.schedule == PipelineSchedule::kZeroBubble) {
       Seconds weights;
-      for (size_t i = 0; i < parts.works.size(); ++i)
-        weights +=
-            times[i].backward.kernels * parts.works[i].weight_share * parts.counts[i][slowest];
-      bubble = std::max(Seconds(), bubble - weights * 2 * (s.pipeline - 1.0));
+      for (size_t i = 0; i < parts_.works.size(); ++i)
+        weights += times[i][1].kernels * (parts_.works[i].weight_share * parts_.counts[i][slowest]);
+      answer_.bubble = std::max(Seconds(), answer_.bubble - weights * (2.0 * (s_.pipeline - 1)));
     }
-  };
-  place();
-
-  // Sends between stages: in a filling pipeline all of them stand in the way, later only those
-  // that nothing hides.
-  if (s.pipeline > 1) {
-    // Each tensor rank sends its share, and where sequences are not split they put the shares
-    // together again (Narayanan et al. 2021, sec. 4.1).
-    const Bytes whole(static_cast<double>(s.micro_batch * s.length * model_.hidden) * 2 /
-                      s.context);
-    const CollectiveCall call = {CollectiveKind::kSendReceive,
-                                 whole / s.tensor,
-                                 {2, s.tensor * s.context * s.data()},
-                                 ElementType::kBF16};
-    CollectiveEstimate c = collectives_->predict(call);
-    if (s.tensor > 1 && !s.sequence)
-      c.estimate.seconds +=
-          collectives_
-              ->predict({CollectiveKind::kAllGather, whole, {s.tensor, 1}, ElementType::kBF16})
-              .estimate.seconds;
-    const double sends = 2 * m * s.chunks;
-    const double filling = 2.0 * (s.pipeline - 1);
-    const double shown = s.overlap_pipeline && s.chunks > 1 ? filling : sends + filling;
-    pipeline = c.estimate.seconds * shown;
-    answer.traffic[index(TrafficCause::kPipeline)] = c.estimate.seconds * (sends + filling);
-    traffic_error.add(c.estimate, pipeline.value);
-  }
-
-  // Sums of gradients and gathering of weights over data ranks.
-  Seconds gradients, parameters, all_gradients, all_parameters;
-  if (s.zero < 3)
-    for (const auto& [held, group] :
-         {std::pair(dense, RankGroup{s.dense_replicas(), s.tensor}),
-          std::pair(experts, RankGroup{s.expert_replicas(), s.expert})}) {
-      if (group.size <= 1 || held <= 0) continue;
-      const double bytes = held * (s.wide_gradients ? 4 : 2);
-      const auto time = [&](CollectiveKind kind, double size) {
-        const CollectiveEstimate c = collectives_->predict(
-            {kind, Bytes(size), group,
-             s.wide_gradients && kind != CollectiveKind::kAllGather ? ElementType::kF32
-                                                                    : ElementType::kBF16});
-        return c.estimate;
-      };
-      const Estimate sum =
-          time(s.zero > 0 ? CollectiveKind::kReduceScatter : CollectiveKind::kAllReduce, bytes);
-      const Seconds window = s.overlap_gradients ? backward[slowest] : Seconds();
-      const double last = std::min(1.0, constants_.bucket.value / bytes);
-      const Seconds shown = std::max(sum.seconds - window, sum.seconds * last);
-      all_gradients += sum.seconds;
-      gradients += shown;
-      traffic_error.add(sum, shown.value);
-      if (s.zero > 0) {
-        const Estimate gather = time(CollectiveKind::kAllGather, held * 2);
-        const Seconds behind = s.overlap_parameters ? forward[slowest] : Seconds();
-        const Seconds seen = std::max(gather.seconds - behind, gather.seconds * last);
-        all_parameters += gather.seconds;
-        parameters += seen;
-        traffic_error.add(gather, seen.value);
-      }
-    }
-
-  const auto finish = [&] {
-    answer.forward = answer.backward = answer.again = answer.gaps = Seconds();
-    const Seconds send_time = answer.traffic[index(TrafficCause::kPipeline)];
-    answer.exposed = {};
-    answer.traffic = {};
-    for (size_t i = 0; i < parts.works.size(); ++i) {
-      const double n = parts.counts[i][slowest] * m;
-      answer.forward += times[i].forward.kernels * n;
-      answer.backward += times[i].backward.kernels * n;
-      answer.again += times[i].again.kernels * n;
-      for (const PartTime::PassTime* p : {&times[i].forward, &times[i].backward, &times[i].again}) {
-        answer.gaps += p->gaps * n;
+    for (size_t i = 0; i < parts_.works.size(); ++i) {
+      const double n = parts_.counts[i][slowest] * micro_batches_;
+      answer_.forward += times[i][0].kernels * n;
+      answer_.backward += times[i][1].kernels * n;
+      answer_.again += times[i][2].kernels * n;
+      for (const PassTime& t : times[i]) {
+        answer_.gaps += t.gaps * n;
         for (size_t cause = 0; cause < kTrafficCauseCount; ++cause) {
-          answer.exposed[cause] += p->exposed[cause] * n;
-          answer.traffic[cause] += p->traffic[cause] * n;
+          answer_.exposed[cause] += t.exposed[cause] * n;
+          answer_.traffic[cause] += t.traffic[cause] * n;
         }
       }
     }
-    answer.exposed[index(TrafficCause::kPipeline)] += pipeline;
-    answer.traffic[index(TrafficCause::kPipeline)] = send_time;
-    answer.exposed[index(TrafficCause::kGradients)] += gradients;
-    answer.traffic[index(TrafficCause::kGradients)] += all_gradients;
-    answer.exposed[index(TrafficCause::kParameters)] += parameters;
-    answer.traffic[index(TrafficCause::kParameters)] += all_parameters;
-    answer.bubble = bubble;
-    answer.optimizer = Seconds();
-    for (size_t i = optimizer.begin; i < optimizer.end; ++i)
-      answer.optimizer += estimates[i].seconds;
-    answer.step.value = answer.compute() + answer.gaps + answer.exposed_communication() +
-                        answer.bubble + answer.optimizer;
-  };
-  finish();
+    add_sends();
+    if (s_.zero < 3) add_data_traffic(forward[slowest], backward[slowest]);
+    for (size_t i = optimizer_.begin; i < optimizer_.end; ++i)
+      answer_.optimizer += estimates_[i].seconds;
+    answer_.step.value = answer_.compute() + answer_.gaps + answer_.exposed_communication() +
+                         answer_.bubble + answer_.optimizer;
+  }
 
-  // The clock that the mean rank's power allows, while it waits and while it computes.
-  Seconds busy;
-  for (size_t i = 0; i < kernels.size(); ++i) busy += estimates[i].seconds * counts[i];
-  const StepState state =
-      kernels_->settle(kernels, counts, std::max(Seconds(), answer.step.value - busy),
-                       {OperatingPoint::Regime::kSustained, {}}, estimates);
-  answer.clock = state.clock;
-  answer.energy = state.energy * s.gpus;
-  place();
-  finish();
+  void add_traffic(TrafficCause cause, const Estimate& estimate, Seconds all, Seconds exposed) {
+    answer_.traffic[index(cause)] += all;
+    answer_.exposed[index(cause)] += exposed;
+    error_.add(estimate, exposed.value);
+  }
 
-  adjust(program.launches, estimates);
-  LaunchCosts costs;
-  costs.gap = constants_.gap;
-  costs.structure_spread = constants_.structure_spread;
-  const Composition composed = compose(program, estimates, costs);
-  // All that scales with kernels, waiting included, errs as they do.
-  const double scaled = (answer.compute() + answer.gaps + answer.bubble + answer.optimizer).value;
-  const double base = composed.step.value.value;
-  const double traffic = std::sqrt(traffic_error.variance()) * kNinetyPercent;
-  const auto reach = [&](double kernel_part) {
-    return std::sqrt(kernel_part * kernel_part + traffic * traffic);
-  };
-  answer.step.low =
-      Seconds(std::max(0.0, answer.step.value.value -
-                                reach(scaled * std::max(0.0, 1 - composed.step.low.value / base))));
-  answer.step.high = answer.step.value +
-                     Seconds(reach(scaled * std::max(0.0, composed.step.high.value / base - 1)));
+  /// Between stages: in a filling pipeline all sends stand in the way, later those that nothing
+  /// hides. Each tensor rank sends its share, and where sequences are not split they put the
+  /// shares together again (Narayanan et al. 2021, sec. 4.1).
+  void add_sends() {
+    if (s_.pipeline == 1) return;
+    const Bytes whole(static_cast<double>(s_.micro_batch * s_.length * m_.model_.hidden) * 2 /
+                      s_.context);
+    Estimate send = m_.collectives_
+                        ->predict({CollectiveKind::kSendReceive,
+                                   whole / s_.tensor,
+                                   {2, s_.tensor * s_.context * s_.data()},
+                                   ElementType::kBF16})
+                        .estimate;
+    if (s_.tensor > 1 && !s_.sequence)
+      send.seconds +=
+          m_.collectives_
+              ->predict({CollectiveKind::kAllGather, whole, {s_.tensor, 1}, ElementType::kBF16})
+              .estimate.seconds;
+    const double filling = 2.0 * (s_.pipeline - 1);
+    const double sends = 2 * micro_batches_ * s_.chunks + filling;
+    const bool hides = s_.overlap_pipeline && s_.chunks > 1;
+    add_traffic(TrafficCause::kPipeline, send, send.seconds * sends,
+                send.seconds * (hides ? filling : sends));
+  }
 
-  double flops = 0;
-  for (size_t i = 0; i < parts.works.size(); ++i)
-    flops += parts.works[i].model_flops *
-             std::accumulate(parts.counts[i].begin(), parts.counts[i].end(), 0.0);
-  answer.model_flops = flops * s.context * m * s.data();
-  answer.parameters = (mean_dense * s.tensor + mean_experts * s.expert) * s.pipeline;
-  answer.memory = memory_of(parts, s);
-  return answer;
+  /// Sums of gradients behind the last backward pass, gathering of weights behind the first
+  /// forward one: what sticks out, one bucket at least.
+  void add_data_traffic(Seconds forward, Seconds backward) {
+    const double width = s_.wide_gradients ? 4 : 2;
+    for (const auto& [held, group] :
+         {std::pair(dense_, RankGroup{s_.dense_replicas(), s_.tensor}),
+          std::pair(experts_, RankGroup{s_.expert_replicas(), s_.expert})}) {
+      if (group.size <= 1 || held <= 0) continue;
+      const double bucket = std::min(1.0, m_.constants_.bucket.value / (held * width));
+      const auto add = [&](TrafficCause cause, CollectiveKind kind, double bytes, ElementType type,
+                           Seconds window) {
+        const Estimate e = m_.collectives_->predict({kind, Bytes(bytes), group, type}).estimate;
+        add_traffic(cause, e, e.seconds, std::max(e.seconds - window, e.seconds * bucket));
+      };
+      add(TrafficCause::kGradients,
+          s_.zero > 0 ? CollectiveKind::kReduceScatter : CollectiveKind::kAllReduce, held * width,
+          s_.wide_gradients ? ElementType::kF32 : ElementType::kBF16,
+          s_.overlap_gradients ? backward : Seconds());
+      if (s_.zero > 0)
+        add(TrafficCause::kParameters, CollectiveKind::kAllGather, held * 2, ElementType::kBF16,
+            s_.overlap_parameters ? forward : Seconds());
+    }
+  }
+
+  /// All that scales with kernels, waiting included, errs as they do; traffic on its own.
+  void find_interval() {
+    adjust(program_.launches, estimates_);
+    LaunchCosts costs;
+    costs.gap = m_.constants_.gap;
+    costs.structure_spread = m_.constants_.structure_spread;
+    const TimeInterval kernels = compose(program_, estimates_, costs).step;
+    const double scaled =
+        (answer_.compute() + answer_.gaps + answer_.bubble + answer_.optimizer).value;
+    const double traffic = std::sqrt(error_.variance()) * kNinetyPercent;
+    const auto reach = [&](double share) {
+      return Seconds(std::hypot(scaled * std::max(0.0, share), traffic));
+    };
+    answer_.step.low =
+        std::max(Seconds(), answer_.step.value - reach(1 - kernels.low / kernels.value));
+    answer_.step.high = answer_.step.value + reach(kernels.high / kernels.value - 1);
+  }
+
+  void count_model() {
+    double flops = 0, dense = 0, experts = 0;
+    for (size_t i = 0; i < parts_.works.size(); ++i) {
+      const double n = sum_of(parts_.counts[i]);
+      flops += parts_.works[i].model_flops * n;
+      dense += parts_.works[i].dense_parameters * n;
+      experts += parts_.works[i].expert_parameters * n;
+    }
+    answer_.model_flops = flops * s_.context * micro_batches_ * s_.data();
+    answer_.parameters = dense * s_.tensor + experts * s_.expert;
+  }
+
+  const TrainingModel& m_;
+  const Strategy& s_;
+  const Parts& parts_;
+  double micro_batches_;
+  size_t stages_;
+  Program program_;
+  std::vector<Kernel> kernels_;
+  std::vector<double> counts_;  ///< Of each kernel in a mean rank's step.
+  std::vector<Estimate> estimates_;
+  std::vector<std::array<Span, 3>> spans_;  ///< Of each part: forward, backward, again.
+  Span optimizer_;
+  double dense_ = 0, experts_ = 0;  ///< Parameters of the stage that holds most.
+  TrafficError error_;
+  StepEstimate answer_;
+};
+
+StepEstimate TrainingModel::evaluate(const Strategy& strategy) const {
+  std::vector<std::string> none;
+  const Parts parts = parts_of(strategy, none);
+  return Evaluation(*this, strategy, parts).run();
 }
 
 }  // namespace orrery

@@ -71,6 +71,7 @@ class TrainingModel {
 
  private:
   struct Parts;
+  class Evaluation;
   Parts parts_of(const Strategy& strategy, std::vector<std::string>& gaps) const;
   RankMemory memory_of(const Parts& parts, const Strategy& strategy) const;
 

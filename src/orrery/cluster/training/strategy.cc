@@ -97,6 +97,7 @@ std::string in_words(const Strategy& s) {
   words.push_back(fmt::format("micro-batch {}", s.micro_batch));
   if (s.recompute == Recompute::kFull) words.emplace_back("full recompute");
   if (s.recompute == Recompute::kSelective) words.emplace_back("selective recompute");
+  if (s.recompute == Recompute::kExperts) words.emplace_back("experts recomputed");
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
@@ -125,8 +126,6 @@ const std::vector<Framework>& frameworks() {
        [](Strategy& s) {
          s.fused_attention = s.overlap_gradients = s.overlap_parameters = true;
          s.overlap_pipeline = s.wide_gradients = true;
-         // Of interleaved chunks, one's tokens travel while another computes.
-         s.overlap_experts = s.chunks > 1;
          s.zero = std::max(s.zero, 1);
        }},
       {"megatron-2021",

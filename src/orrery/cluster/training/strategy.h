@@ -14,6 +14,7 @@ namespace orrery {
 enum class Recompute : uint8_t {
   kNone,
   kSelective,  ///< Scores, softmax and dropout of attention (Korthikanti et al. 2022).
+  kExperts,    ///< Feed-forward parts that have experts.
   kFull,       ///< Whole layers, from their inputs.
 };
 
