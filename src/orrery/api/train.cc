@@ -26,8 +26,10 @@ constexpr std::array<Named<TrainingPrecision>, 5> kPrecisions = {
      {"fp8", TrainingPrecision::kFP8},
      {"mxfp8", TrainingPrecision::kMXFP8},
      {"nvfp4", TrainingPrecision::kNVFP4}}};
-constexpr std::array<Named<Recompute>, 3> kRecomputes = {
-    {{"none", Recompute::kNone}, {"selective", Recompute::kSelective}, {"full", Recompute::kFull}}};
+constexpr std::array<Named<Recompute>, 4> kRecomputes = {{{"none", Recompute::kNone},
+                                                          {"selective", Recompute::kSelective},
+                                                          {"experts", Recompute::kExperts},
+                                                          {"full", Recompute::kFull}}};
 constexpr std::array<Named<PipelineSchedule>, 3> kSchedules = {
     {{"1f1b", PipelineSchedule::kOneForwardOneBackward},
      {"gpipe", PipelineSchedule::kGpipe},
