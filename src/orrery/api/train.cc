@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "orrery/api/json_answer.h"
 #include "orrery/api/session.h"
@@ -65,11 +66,16 @@ Strategy resolved(const TrainRequest& request) {
     if (name == "overlap-gradients") s.overlap_gradients = asked.overlap_gradients;
     if (name == "gradients") s.wide_gradients = asked.wide_gradients;
   }
-  const int ranks = s.tensor * s.pipeline * s.context;
-  if (s.gpus == 0) s.gpus = ranks * std::max(1, request.data);
-  if (request.data > 0 && s.gpus != ranks * request.data)
-    throw_usage(fmt::format("tp {} × pp {} × cp {} × dp {} is {} GPUs, not {}", s.tensor,
-                            s.pipeline, s.context, request.data, ranks * request.data, s.gpus));
+  // As a real number: the product of four sizes need not fit an integer.
+  const double product =
+      static_cast<double>(s.tensor) * s.pipeline * s.context * std::max(1, request.data);
+  if (product > std::numeric_limits<int>::max())
+    throw_infeasible(fmt::format("tp {} × pp {} × cp {} × dp {} is {:.0f} GPUs", s.tensor,
+                                 s.pipeline, s.context, std::max(1, request.data), product));
+  if (s.gpus == 0) s.gpus = static_cast<int>(product);
+  if (request.data > 0 && s.gpus != static_cast<int>(product))
+    throw_usage(fmt::format("tp {} × pp {} × cp {} × dp {} is {:.0f} GPUs, not {}", s.tensor,
+                            s.pipeline, s.context, request.data, product, s.gpus));
   return s;
 }
 

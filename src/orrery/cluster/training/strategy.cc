@@ -38,9 +38,10 @@ void check_heads(const Strategy& s, const TransformerDescription& model,
 std::vector<std::string> faults(const Strategy& s, const TransformerDescription& model) {
   std::vector<std::string> found;
   const auto layers = static_cast<int>(model.layers.size());
-  const int ranks = s.tensor * s.pipeline * s.context;
-  if (s.gpus % ranks != 0) {
-    found.push_back(fmt::format("{} GPUs do not divide by tp {} × pp {} × cp {} = {}", s.gpus,
+  // As a real number: the product of three sizes need not fit an integer.
+  const double ranks = static_cast<double>(s.tensor) * s.pipeline * s.context;
+  if (ranks > s.gpus || s.gpus % static_cast<int>(ranks) != 0) {
+    found.push_back(fmt::format("{} GPUs do not divide by tp {} × pp {} × cp {} = {:.0f}", s.gpus,
                                 s.tensor, s.pipeline, s.context, ranks));
     return found;
   }

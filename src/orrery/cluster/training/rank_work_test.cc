@@ -1,0 +1,249 @@
+#include "orrery/cluster/training/rank_work.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "orrery/base/error.h"
+#include "orrery/cluster/training/gpt_for_test.h"
+
+namespace orrery {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// Sizes named as in Korthikanti et al. 2022 (arXiv:2205.05198), table 1.
+constexpr double s = 2048, b = 2, h = 1024, a = 16, t = 8;
+
+TransformerDescription gpt() { return gpt_for_test(4, 1024, 16, 51200); }
+
+Strategy tensor_parallel(bool sequence, Recompute recompute = Recompute::kNone) {
+  Strategy strategy;
+  strategy.gpus = strategy.tensor = 8;
+  strategy.micro_batch = strategy.global_batch = 2;
+  strategy.length = 2048;
+  strategy.sequence = sequence;
+  strategy.recompute = recompute;
+  strategy.precision = TrainingPrecision::kFP16;
+  strategy.fused_attention = false;
+  return strategy;
+}
+
+RankWork work(const Strategy& strategy, const TransformerDescription& model = gpt(),
+              const TrainingConstants& constants = {}) {
+  std::vector<std::string> gaps;
+  RankWork found = layer_work(model.layers.front(), model, strategy, 8, constants, gaps);
+  EXPECT_THAT(gaps, IsEmpty());
+  return found;
+}
+
+std::vector<std::pair<CollectiveKind, double>> calls(const Pass& pass) {
+  std::vector<std::pair<CollectiveKind, double>> found;
+  for (const Traffic& traffic : pass.traffic)
+    found.emplace_back(traffic.call.kind, traffic.call.bytes.value * traffic.count);
+  return found;
+}
+
+double products(const Pass& pass) {
+  double flops = 0;
+  for (const Launch& launch : pass.launches)
+    if (launch.kernel.family == KernelFamily::kGemm)
+      flops += launch.kernel.cost.matrix_flops * launch.count * launch.times;
+  return flops;
+}
+
+TEST(RankWork, ParametersOfALayerAreSplitButForNormsAndOutputBiases) {
+  // 12·h²/t of matrices, 3h/t and 4h/t of biases that are split, 2h that are not, 2·2h of norms.
+  for (const bool sequence : {false, true})
+    EXPECT_DOUBLE_EQ(work(tensor_parallel(sequence)).dense_parameters,
+                     12 * h * h / t + 7 * h / t + 6 * h);
+}
+
+TEST(RankWork, KeepsWhatKorthikantiCounts) {
+  // Eq. 4: s·b·h·(34/t) + 5·a·s²·b/t with tensor and sequence parallelism.
+  EXPECT_DOUBLE_EQ(work(tensor_parallel(true)).kept_bytes,
+                   34 * s * b * h / t + 5 * a * s * s * b / t);
+  // Eq. 2: s·b·h·(10 + 24/t) + 5·a·s²·b/t with tensor parallelism alone.
+  EXPECT_DOUBLE_EQ(work(tensor_parallel(false)).kept_bytes,
+                   s * b * h * (10 + 24 / t) + 5 * a * s * s * b / t);
+}
+
+TEST(RankWork, RecomputationKeepsLess) {
+  EXPECT_DOUBLE_EQ(work(tensor_parallel(true, Recompute::kSelective)).kept_bytes,
+                   34 * s * b * h / t);  // eq. 6
+  EXPECT_DOUBLE_EQ(work(tensor_parallel(true, Recompute::kFull)).kept_bytes, 2 * s * b * h / t);
+  EXPECT_DOUBLE_EQ(work(tensor_parallel(false, Recompute::kFull)).kept_bytes, 2 * s * b * h);
+}
+
+TEST(RankWork, RecomputationComputesAgain) {
+  EXPECT_THAT(work(tensor_parallel(true)).again.launches, IsEmpty());
+  // Scores and their product with values: 2 · 2·b·s²·h/t, whole, as unfused kernels compute them.
+  const RankWork selective = work(tensor_parallel(true, Recompute::kSelective));
+  EXPECT_DOUBLE_EQ(products(selective.again), 4 * b * s * s * h / t);
+  EXPECT_THAT(selective.again.traffic, IsEmpty());
+  const RankWork full = work(tensor_parallel(true, Recompute::kFull));
+  EXPECT_DOUBLE_EQ(products(full.again), products(full.forward));
+  EXPECT_EQ(full.again.launches.size(), full.forward.launches.size());
+  EXPECT_EQ(full.again.traffic.size(), full.forward.traffic.size());
+}
+
+TEST(RankWork, FlopsAreThreeTimesTheForwardPassAndHalfOfTheScores) {
+  // Appendix A: 72·b·s·h²·(1 + s/(6h)) a layer, of whose scores a causal mask needs half.
+  const double expected = 72 * b * s * h * h * (1 + s / (6 * h) / 2);
+  EXPECT_DOUBLE_EQ(work(tensor_parallel(true)).model_flops, expected);
+  EXPECT_DOUBLE_EQ(work(tensor_parallel(false, Recompute::kFull)).model_flops, expected);
+  // What the kernels compute: 24·b·s·h²/t of linear layers and 4·b·s²·h/t of scores; backward
+  // twice.
+  const RankWork one = work(tensor_parallel(true));
+  const double forward = (24 * b * s * h * h + 4 * b * s * s * h) / t;
+  EXPECT_DOUBLE_EQ(products(one.forward), forward);
+  EXPECT_DOUBLE_EQ(products(one.backward), 2 * forward);
+  EXPECT_DOUBLE_EQ(one.weight_share, 0.5);
+}
+
+TEST(RankWork, TensorTrafficWithSequenceParallelism) {
+  const double bytes = s * b * h * 2;
+  const std::pair gather(CollectiveKind::kAllGather, bytes);
+  const std::pair scatter(CollectiveKind::kReduceScatter, bytes);
+  const RankWork one = work(tensor_parallel(true));
+  EXPECT_THAT(calls(one.forward), ElementsAre(gather, scatter, gather, scatter));
+  // Of each block: scattered input gradients, the input once more for weight gradients, gathered
+  // output gradients.
+  EXPECT_THAT(calls(one.backward), ElementsAre(scatter, gather, gather, scatter, gather, gather));
+}
+
+TEST(RankWork, TensorTrafficWithout) {
+  const std::pair reduce(CollectiveKind::kAllReduce, s * b * h * 2);
+  const RankWork one = work(tensor_parallel(false));
+  EXPECT_THAT(calls(one.forward), ElementsAre(reduce, reduce));
+  EXPECT_THAT(calls(one.backward), ElementsAre(reduce, reduce));
+  Strategy alone = tensor_parallel(false);
+  alone.gpus = alone.tensor = 1;
+  EXPECT_THAT(work(alone).forward.traffic, IsEmpty());
+}
+
+TEST(RankWork, FusedAttentionKeepsNoScores) {
+  Strategy fused = tensor_parallel(true);
+  fused.fused_attention = true;
+  TrainingConstants constants;
+  constants.attention_backward = 2.5;
+  const RankWork one = work(fused, gpt(), constants);
+  // Instead of the scores one 32-bit number a query and head.
+  EXPECT_DOUBLE_EQ(one.kept_bytes, 34 * s * b * h / t + 4 * a * s * b / t);
+  double attention = 0;
+  for (const Launch& launch : one.backward.launches)
+    if (launch.kernel.family == KernelFamily::kAttention) attention += launch.times;
+  EXPECT_DOUBLE_EQ(attention, 2.5);
+}
+
+TEST(RankWork, ContextParallelRanksHoldAPartOfTheSequence) {
+  Strategy split = tensor_parallel(true);
+  split.fused_attention = true;
+  const RankWork whole = work(split);
+  split.context = 4;
+  split.gpus = 32;
+  const RankWork part = work(split);
+  EXPECT_DOUBLE_EQ(part.kept_bytes, whole.kept_bytes / 4);
+  EXPECT_DOUBLE_EQ(part.model_flops, whole.model_flops / 4);
+  // Keys and values of all four parts: 2 · s·b·h/t of two bytes, over ranks 8 apart.
+  std::vector<CollectiveCall> context;
+  for (const Traffic& traffic : part.forward.traffic)
+    if (traffic.cause == TrafficCause::kContext) context.push_back(traffic.call);
+  ASSERT_EQ(context.size(), 1U);
+  EXPECT_DOUBLE_EQ(context[0].bytes.value, 2 * s * b * h / t * 2);
+  EXPECT_EQ(context[0].group, (RankGroup{4, 8}));
+}
+
+TransformerDescription mixture() {
+  TransformerDescription model = gpt();
+  model.dropout = false;
+  MixtureOfExperts moe;
+  moe.experts = 64;
+  moe.active = 8;
+  moe.inner = 512;
+  moe.gated = true;
+  for (Layer& layer : model.layers) layer.feed_forward = moe;
+  return model;
+}
+
+TEST(RankWork, TokensGoOnceToEachNodeOfTheirExperts) {
+  Strategy strategy;
+  strategy.gpus = 32;
+  strategy.expert = 32;
+  strategy.global_batch = 32;
+  strategy.length = 2048;
+  const double bytes = 2048 * h * 2;
+  // 4 nodes of 8, 8 experts a token: 4·(1 − 0.75⁸) nodes met.
+  const std::pair between(CollectiveKind::kAllToAll, bytes * 3.59954833984375);
+  const std::pair within(CollectiveKind::kAllToAll, bytes * 8);
+  const RankWork one = work(strategy, mixture());
+  EXPECT_THAT(calls(one.forward), ElementsAre(between, within, between, within));
+  EXPECT_EQ(one.forward.traffic[0].call.group, (RankGroup{4, 8}));
+  EXPECT_EQ(one.forward.traffic[1].call.group, (RankGroup{8, 1}));
+  EXPECT_EQ(calls(one.backward), calls(one.forward));
+
+  strategy.expert = 8;
+  EXPECT_THAT(calls(work(strategy, mixture()).forward), ElementsAre(within, within));
+}
+
+TEST(RankWork, ExpertsAreSpreadOverTheirRanks) {
+  Strategy strategy;
+  strategy.gpus = strategy.global_batch = strategy.expert = 32;
+  const RankWork one = work(strategy, mixture());
+  EXPECT_DOUBLE_EQ(one.expert_parameters, 64.0 / 32 * 3 * 512 * h);
+  // Attention 4·h² with 3h + h biases, the router 64·h, two norms of 2h.
+  EXPECT_DOUBLE_EQ(one.dense_parameters, 4 * h * h + 4 * h + 64 * h + 4 * h);
+  // 8 active experts of three h × 512 matrices, the router, attention with half its scores.
+  const double linear = 8 * 3 * 512 * h + 64 * h + 4 * h * h;
+  EXPECT_DOUBLE_EQ(one.model_flops, 3 * 2 * s * linear + 6 * s * s * h);
+}
+
+TEST(RankWork, HeadAndEmbeddingShareTheirTableUnlessAPipelineParts) {
+  Strategy strategy;
+  const double table = 51200 * h;
+  EXPECT_DOUBLE_EQ(embedding_work(gpt(), strategy).dense_parameters, table);
+  EXPECT_DOUBLE_EQ(head_work(gpt(), strategy, {}).dense_parameters, 2 * h);
+  strategy.gpus = strategy.pipeline = 2;
+  EXPECT_DOUBLE_EQ(head_work(gpt(), strategy, {}).dense_parameters, table + 2 * h);
+  // 3 · 2·s·h·V
+  EXPECT_DOUBLE_EQ(head_work(gpt(), strategy, {}).model_flops, 6 * s * h * 51200);
+}
+
+TEST(RankWork, OptimizerMovesThirtyBytesAParameter) {
+  double bytes = 0;
+  for (const Launch& launch : optimizer_pass(1e6, true).launches)
+    bytes += launch.kernel.cost.bytes_read + launch.kernel.cost.bytes_written;
+  // Gradient twice; weight and two moments read and written; 16 bits written.
+  EXPECT_DOUBLE_EQ(bytes, 1e6 * (2 * 4 + 3 * 4 + 3 * 4 + 2));
+}
+
+TEST(RankWork, ALayerThatIsNotModelledIsRefusedByName) {
+  TransformerDescription model = gpt();
+  model.layers.front().mixer = DeltaAttention();
+  try {
+    work(tensor_parallel(false), model);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+    EXPECT_THAT(error.what(), HasSubstr("gpt has layers of linear attention by the delta rule"));
+  }
+}
+
+TEST(TrainingConstants, AreReadFromTheDataFolder) {
+  const TrainingConstants constants = load_training_constants(ORRERY_SOURCE_DIR "/data");
+  EXPECT_GT(constants.attention_backward, 2.5);  // its FLOPs over those of the forward pass
+  EXPECT_LT(constants.attention_backward, 3.5);
+  EXPECT_DOUBLE_EQ(constants.gap.value, 0.75e-6);
+  EXPECT_DOUBLE_EQ(constants.bucket.value, 160e6);
+  EXPECT_DOUBLE_EQ(constants.context.value, 3e9);
+}
+
+TEST(TrainingConstants, AMissingFileIsNamed) {
+  EXPECT_THROW(load_training_constants("/nonexistent"), Error);
+}
+
+}  // namespace
+}  // namespace orrery

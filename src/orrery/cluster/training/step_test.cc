@@ -1,0 +1,284 @@
+#include "orrery/cluster/training/step.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "orrery/cluster/training/gpt_for_test.h"
+
+namespace orrery {
+namespace {
+
+using testing::Contains;
+using testing::Pair;
+
+/// Times as a function of the kernel.
+class FakeKernels final : public Predictor {
+ public:
+  explicit FakeKernels(std::function<double(const Kernel&)> time) : time_(std::move(time)) {}
+  std::string_view name() const override { return "fake"; }
+  void predict(std::span<const Kernel> kernels, OperatingPoints /*points*/,
+               std::span<Estimate> estimates) const override {
+    for (size_t i = 0; i < kernels.size(); ++i) {
+      estimates[i].seconds = Seconds(time_(kernels[i]));
+      estimates[i].joules = Joules(300 * time_(kernels[i]));
+      estimates[i].own_spread = 0.1F;
+    }
+  }
+  Explanation explain(const Kernel& /*kernel*/, const OperatingPoint& /*point*/) const override {
+    return {};
+  }
+  std::vector<std::string> gaps(const Kernel& /*kernel*/) const override {
+    return {"a kernel's gap"};
+  }
+  std::vector<std::string> gaps(const OperatingPoint& /*point*/) const override { return {}; }
+
+ private:
+  std::function<double(const Kernel&)> time_;
+};
+
+class FakeCollectives final : public CollectivePredictor {
+ public:
+  explicit FakeCollectives(std::function<double(const CollectiveCall&)> time)
+      : time_(std::move(time)) {}
+  CollectiveEstimate predict(const CollectiveCall& call) const override {
+    CollectiveEstimate answer;
+    answer.estimate.seconds = Seconds(time_(call));
+    return answer;
+  }
+  CollectiveTrust trust(const CollectiveCall& /*call*/) const override { return {}; }
+  std::vector<std::string> gaps() const override { return {"a collective's gap"}; }
+  std::vector<std::pair<std::string, std::string>> provenance() const override { return {}; }
+
+ private:
+  std::function<double(const CollectiveCall&)> time_;
+};
+
+/// Only fused attention takes time, which layers alone have, so that stages are equal: 1 ms
+/// forward, twice that backward.
+double attention_alone(const Kernel& kernel) {
+  return kernel.family == KernelFamily::kAttention ? 1e-3 : 0;
+}
+double ten_microseconds(const Kernel& /*kernel*/) { return 1e-5; }
+double nothing(const CollectiveCall& /*call*/) { return 0; }
+
+TrainingConstants plain() {
+  TrainingConstants constants;
+  constants.attention_backward = 2;
+  return constants;
+}
+
+TrainingModel model(std::function<double(const Kernel&)> kernel,
+                    std::function<double(const CollectiveCall&)> collective,
+                    const TrainingConstants& constants = plain(), int64_t layers = 8) {
+  Cluster cluster;
+  cluster.name = "test";
+  FabricTier inside, outside;
+  inside.size = 8;
+  outside.size = 64;
+  cluster.tiers = {inside, outside};
+  return {gpt_for_test(layers, 256, 8, 1024), cluster,
+          std::make_shared<FakeKernels>(std::move(kernel)),
+          std::make_shared<FakeCollectives>(std::move(collective)), constants};
+}
+
+Strategy pipeline(int stages, int chunks, int64_t micro_batches) {
+  Strategy s;
+  s.gpus = s.pipeline = stages;
+  s.chunks = chunks;
+  s.global_batch = micro_batches;
+  s.length = 256;
+  return s;
+}
+
+double sum_of_parts(const StepEstimate& e) {
+  return (e.forward + e.backward + e.again + e.exposed_communication() + e.bubble + e.optimizer +
+          e.gaps)
+      .value;
+}
+
+TEST(TrainingStep, OneForwardOneBackwardTakesItsClosedForm) {
+  const TrainingModel m = model(attention_alone, nothing);
+  // Two layers a stage: f = 2 ms, b = 4 ms; m·(f + b) + (p − 1)·(f + b)/v.
+  const StepEstimate plain_pipeline = m.evaluate(pipeline(4, 1, 8));
+  EXPECT_NEAR(plain_pipeline.step.value.value, 8 * 6e-3 + 3 * 6e-3, 1e-12);
+  EXPECT_NEAR(plain_pipeline.bubble.value, 18e-3, 1e-12);
+  EXPECT_NEAR(plain_pipeline.forward.value, 16e-3, 1e-12);
+  EXPECT_NEAR(plain_pipeline.backward.value, 32e-3, 1e-12);
+  EXPECT_NEAR(m.evaluate(pipeline(4, 2, 8)).step.value.value, 8 * 6e-3 + 3 * 6e-3 / 2, 1e-12);
+  EXPECT_NEAR(m.evaluate(pipeline(1, 1, 8)).step.value.value, 8 * 24e-3, 1e-12);
+}
+
+TEST(TrainingStep, SchedulesDiffer) {
+  const TrainingModel m = model(attention_alone, nothing);
+  Strategy s = pipeline(4, 1, 8);
+  s.schedule = PipelineSchedule::kGpipe;
+  EXPECT_NEAR(m.evaluate(s).bubble.value, 18e-3, 1e-12);
+  // Half of the backward pass is weight gradients: f + b − 2w = 2 + 4 − 2·2 ms, three times.
+  s.schedule = PipelineSchedule::kZeroBubble;
+  EXPECT_NEAR(m.evaluate(s).bubble.value, 6e-3, 1e-12);
+}
+
+TEST(TrainingStep, UnequalStagesWaitForTheSlowest) {
+  // 10 layers over 4 stages: 2, 3, 3, 2. 8 · 9 ms, and the other stages' 6 + 9 + 6.
+  const TrainingModel m = model(attention_alone, nothing, plain(), 10);
+  EXPECT_NEAR(m.evaluate(pipeline(4, 1, 8)).step.value.value, 8 * 9e-3 + 21e-3, 1e-12);
+}
+
+TEST(TrainingStep, FullRecomputationRunsTheForwardPassAgain) {
+  const TrainingModel m = model(attention_alone, nothing);
+  Strategy s = pipeline(1, 1, 4);
+  s.recompute = Recompute::kFull;
+  const StepEstimate e = m.evaluate(s);
+  EXPECT_NEAR(e.again.value, 4 * 8e-3, 1e-12);
+  EXPECT_NEAR(e.step.value.value, 4 * (8 + 16 + 8) * 1e-3, 1e-12);
+}
+
+TEST(TrainingStep, PartsAddUpToTheStep) {
+  TrainingConstants constants = plain();
+  constants.loss = constants.loss_backward = constants.accumulation = 1;
+  constants.hidden_share = 0.5;
+  constants.slowdown = 0.1;
+  constants.gap = Seconds(1e-6);
+  constants.host = Seconds(5e-6);
+  constants.bucket = Bytes(1e6);
+  const TrainingModel m = model(
+      ten_microseconds, [](const CollectiveCall&) { return 3e-6; }, constants);
+  Strategy s = pipeline(2, 2, 16);
+  s.tensor = 4;
+  s.sequence = s.overlap_tensor = true;
+  s.gpus = 16;
+  s.zero = 1;
+  s.recompute = Recompute::kFull;
+  for (const int zero : {0, 1, 2})
+    for (const int chunks : {1, 2}) {
+      s.zero = zero;
+      s.chunks = chunks;
+      const StepEstimate e = m.evaluate(s);
+      EXPECT_NEAR(sum_of_parts(e), e.step.value.value, 1e-12);
+      EXPECT_LT(e.step.low, e.step.value);
+      EXPECT_GT(e.step.high, e.step.value);
+      for (size_t i = 0; i < kTrafficCauseCount; ++i) EXPECT_LE(e.exposed[i], e.traffic[i]);
+      EXPECT_GT(e.exposed[static_cast<size_t>(TrafficCause::kTensor)].value, 0);
+      EXPECT_GT(e.exposed[static_cast<size_t>(TrafficCause::kGradients)].value, 0);
+      EXPECT_GT(e.optimizer.value, 0);
+      EXPECT_GT(e.energy.value, 0);
+    }
+}
+
+TEST(TrainingStep, GradientsHideBehindTheLastBackwardPassButForABucket) {
+  TrainingConstants constants = plain();
+  // 8 layers of 12·256² + 7·256 + 6·256, the table of 1,024 · 256, the last norm's 2 · 256.
+  const double parameters = 8 * (12.0 * 256 * 256 + 13 * 256) + 1024 * 256 + 512;
+  constants.bucket = Bytes(parameters * 4 / 10);
+  const auto time = [](const CollectiveCall& call) {
+    return call.kind == CollectiveKind::kAllReduce ? 20e-3 : 0;
+  };
+  const TrainingModel m = model(attention_alone, time, constants);
+  Strategy s = pipeline(1, 1, 8);
+  s.gpus = 8;
+  const auto gradients = static_cast<size_t>(TrafficCause::kGradients);
+  // A backward pass takes 16 ms of the 20; a tenth, 2 ms, would be shown at least.
+  EXPECT_NEAR(m.evaluate(s).exposed[gradients].value, 4e-3, 1e-12);
+  EXPECT_NEAR(m.evaluate(s).traffic[gradients].value, 20e-3, 1e-12);
+  s.overlap_gradients = false;
+  EXPECT_NEAR(m.evaluate(s).exposed[gradients].value, 20e-3, 1e-12);
+  EXPECT_NEAR(m.evaluate(s).parameters, parameters, 1e-3);
+}
+
+TEST(TrainingStep, SendsStandInTheWayOnlyWhileAPipelineFillsIfInterleaved) {
+  const auto time = [](const CollectiveCall& call) {
+    return call.kind == CollectiveKind::kSendReceive ? 1e-6 : 0;
+  };
+  const TrainingModel m = model(attention_alone, time);
+  const auto cause = static_cast<size_t>(TrafficCause::kPipeline);
+  // 2·m sends and 2·(p − 1) of a filling pipeline.
+  EXPECT_NEAR(m.evaluate(pipeline(4, 1, 8)).exposed[cause].value, 22e-6, 1e-12);
+  EXPECT_NEAR(m.evaluate(pipeline(4, 2, 8)).exposed[cause].value, 6e-6, 1e-12);
+  EXPECT_NEAR(m.evaluate(pipeline(4, 2, 8)).traffic[cause].value, 38e-6, 1e-12);
+}
+
+TEST(TrainingStep, AHostThatIsLateCostsTimeUnlessGraphsRun) {
+  TrainingConstants constants = plain();
+  constants.host = Seconds(20e-6);
+  const TrainingModel m = model(ten_microseconds, nothing, constants);
+  Strategy s = pipeline(1, 1, 1);
+  const StepEstimate late = m.evaluate(s);
+  // Each kernel takes 10 µs, gradients of attention twice that; the host 20 for each.
+  EXPECT_GT(late.gaps.value, 0.9 * late.forward.value);
+  s.graphs = true;
+  EXPECT_DOUBLE_EQ(m.evaluate(s).gaps.value, 0);
+}
+
+TEST(TrainingMemory, ZeroSharesTwelveBytesAParameter) {
+  const TrainingModel m = model(attention_alone, nothing);
+  Strategy s = pipeline(1, 1, 8);
+  s.gpus = 8;
+  const double p = m.evaluate(s).parameters;
+  const auto expect = [&](int zero, double weights, double gradients, double optimizer) {
+    s.zero = zero;
+    const RankMemory memory = m.memory(s);
+    EXPECT_NEAR(memory.weights.value, weights * p, 1) << zero;
+    EXPECT_NEAR(memory.gradients.value, gradients * p, 1) << zero;
+    EXPECT_NEAR(memory.optimizer.value, optimizer * p, 1) << zero;
+  };
+  expect(0, 2, 4, 12);
+  expect(1, 2, 4, 12.0 / 8);
+  expect(2, 2, 4.0 / 8, 12.0 / 8);
+  expect(3, 2.0 / 8, 4.0 / 8, 12.0 / 8);
+  s.wide_gradients = false;
+  expect(1, 2, 2, 12.0 / 8);
+}
+
+TEST(TrainingMemory, FirstStageHoldsAMicroBatchForEachStage) {
+  const TrainingModel m = model(attention_alone, nothing);
+  std::vector<std::string> none;
+  Strategy s = pipeline(4, 1, 16);
+  s.length = 4096;
+  const double kept =
+      layer_work(m.description().layers.front(), m.description(), s, 8, plain(), none).kept_bytes;
+  const auto in_flight = [&] { return m.memory(s).activations.value / (2 * kept); };
+  EXPECT_NEAR(in_flight(), 4, 1e-9);
+  // Korthikanti et al. 2022, sec. 4.2.3: p·(1 + (p − 1)/(p·v)) = 4 + 3/2.
+  s.chunks = 2;
+  EXPECT_NEAR(in_flight(), 5.5, 1e-9);
+  s.chunks = 1;
+  s.schedule = PipelineSchedule::kGpipe;
+  EXPECT_NEAR(in_flight(), 16, 1e-9);
+  s.schedule = PipelineSchedule::kOneForwardOneBackward;
+  s.global_batch = 2;
+  EXPECT_NEAR(in_flight(), 2, 1e-9);
+}
+
+TEST(TrainingMemory, IsThatOfTheEstimate) {
+  const TrainingModel m = model(attention_alone, nothing);
+  const Strategy s = pipeline(4, 2, 8);
+  EXPECT_EQ(m.memory(s).total(), m.evaluate(s).memory.total());
+}
+
+TEST(TrainingStep, FlopsDoNotDependOnTheStrategy) {
+  const TrainingModel m = model(attention_alone, nothing);
+  Strategy s = pipeline(1, 1, 16);
+  const double flops = m.evaluate(s).model_flops;
+  // 16 sequences of 256: 8 layers of 72·s·h²·(1 + s/(12h)), and 6·s·h·V of logits.
+  EXPECT_DOUBLE_EQ(flops, 16.0 * 256 * (8 * 72.0 * 256 * 256 * (1 + 1.0 / 12) + 6.0 * 256 * 1024));
+  s = pipeline(2, 2, 16);
+  s.tensor = 2;
+  s.context = 2;
+  s.gpus = 16;
+  s.recompute = Recompute::kFull;
+  EXPECT_DOUBLE_EQ(m.evaluate(s).model_flops, flops);
+}
+
+TEST(TrainingStep, GapsAndProvenanceNameWhatItRestsOn) {
+  const TrainingModel m = model(attention_alone, nothing);
+  EXPECT_THAT(m.gaps(pipeline(1, 1, 1)),
+              testing::IsSupersetOf({"a kernel's gap", "a collective's gap"}));
+  EXPECT_THAT(m.provenance(), Contains(Pair("kernel model", "fake")));
+  EXPECT_THAT(m.provenance(), Contains(Pair("training constants", "data/training/constants.yaml")));
+}
+
+}  // namespace
+}  // namespace orrery
