@@ -1,0 +1,184 @@
+#include "orrery/api/train.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "orrery/api/session.h"
+#include "orrery/base/error.h"
+
+namespace orrery {
+namespace {
+
+using Json = nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+
+const Session& session() {
+  static const Session kSession(ORRERY_SOURCE_DIR "/hardware", ORRERY_SOURCE_DIR "/data");
+  return kSession;
+}
+
+/// Llama-3 8B on 16 H100: tp 2, pp 2, dp 4; 8 micro-batches.
+TrainRequest request() {
+  TrainRequest r;
+  r.model = "llama3-8b";
+  r.cluster = "dgx-h100";
+  r.strategy.gpus = 0;
+  r.strategy.tensor = r.strategy.pipeline = 2;
+  r.strategy.sequence = true;
+  r.strategy.global_batch = 32;
+  r.strategy.length = 4096;
+  r.data = 4;
+  return r;
+}
+
+/// What `train` throws.
+std::pair<ErrorKind, std::string> refusal(const TrainRequest& r) {
+  try {
+    session().train(r);
+  } catch (const Error& error) {
+    return {error.kind(), error.what()};
+  }
+  ADD_FAILURE() << "not refused";
+  return {};
+}
+
+TEST(Train, JsonHoldsTheStrategyAndPartsThatAddUp) {
+  const TrainRequest r = request();
+  const TrainAnswer answer = session().train(r);
+  const Json json = Json::parse(to_json(answer, r));
+  EXPECT_EQ(json["schema"], "orrery.train/1");
+  EXPECT_EQ(json["model"], "llama3-8b");
+  EXPECT_EQ(json["cluster"], "dgx-h100");
+  EXPECT_EQ(json["framework"], "megatron-core");
+  const Json strategy = {{"gpus", 16},
+                         {"tp", 2},
+                         {"pp", 2},
+                         {"vpp", 1},
+                         {"cp", 1},
+                         {"dp", 4},
+                         {"ep", 1},
+                         {"sp", true},
+                         {"micro_batch", 1},
+                         {"global_batch", 32},
+                         {"micro_batches", 8},
+                         {"seq", 4096},
+                         {"dtype", "bf16"},
+                         {"recompute", "none"},
+                         {"schedule", "1f1b"},
+                         {"zero", 1}};
+  EXPECT_EQ(json["strategy"], strategy);
+  double sum = 0;
+  for (const auto& part : json["breakdown"]) sum += part.get<double>();
+  const double step = json["step_s"];
+  EXPECT_NEAR(sum, step, 1e-9 * step);
+  EXPECT_LT(json["step_low_s"], step);
+  EXPECT_GT(json["step_high_s"], step);
+  double compute = 0;
+  for (const auto& part : json["compute"]) compute += part.get<double>();
+  EXPECT_NEAR(compute, json["breakdown"]["compute"], 1e-9 * step);
+  double exposed = 0;
+  for (const auto& cause : json["communication"]) {
+    exposed += cause["exposed"].get<double>();
+    EXPECT_LE(cause["exposed"], cause["total"]);
+  }
+  EXPECT_NEAR(exposed, json["breakdown"]["exposed_communication"], 1e-9 * step);
+  EXPECT_EQ(json["communication"].size(), 6U);
+  double memory = 0;
+  for (const char* part : {"weights_bytes", "gradients_bytes", "optimizer_bytes",
+                           "activations_bytes", "working_bytes", "other_bytes"})
+    memory += json["memory"][part].get<double>();
+  EXPECT_NEAR(memory, json["memory"]["total_bytes"], 1);
+  EXPECT_TRUE(json["memory"]["fits"]);
+  EXPECT_EQ(json["provenance"]["framework"], "megatron-core");
+  EXPECT_TRUE(json["gaps"].is_array());
+}
+
+TEST(Train, ThroughputFollowsFromTheStep) {
+  const TrainAnswer a = session().train(request());
+  const double step = a.estimate.step.value.value;
+  EXPECT_DOUBLE_EQ(a.tokens_per_s_per_gpu, 32.0 * 4096 / step / 16);
+  EXPECT_DOUBLE_EQ(a.tflops_per_gpu, a.estimate.model_flops / step / 16 / 1e12);
+  EXPECT_NEAR(a.mfu, a.tflops_per_gpu / 989.4, 1e-3);  // dense bf16 peak of an H100 SXM
+  EXPECT_NEAR(a.estimate.parameters, 8.03e9, 0.01e9);
+  // 6·N a token for all but the embedding's 0.525 billion, and 6·L·s·h of causal scores.
+  const double token = 6 * (8.03e9 - 0.525e9) + 6.0 * 32 * 4096 * 4096;
+  EXPECT_NEAR(a.estimate.model_flops, token * 32 * 4096, 0.002 * token * 32 * 4096);
+}
+
+TEST(Train, WhatWasAskedForStaysWhateverTheFramework) {
+  TrainRequest r = request();
+  r.strategy.zero = 0;
+  EXPECT_EQ(session().train(r).strategy.zero, 1);
+  r.given = {"zero"};
+  EXPECT_EQ(session().train(r).strategy.zero, 0);
+  r.strategy.fused_attention = false;
+  r.given = {"attention"};
+  EXPECT_FALSE(session().train(r).strategy.fused_attention);
+}
+
+TEST(Train, GpusFollowFromTheProduct) {
+  EXPECT_EQ(session().train(request()).strategy.gpus, 16);
+  TrainRequest r = request();
+  r.data = 0;
+  r.strategy.gpus = 32;
+  EXPECT_EQ(session().train(r).strategy.data(), 8);
+  r.data = 4;
+  EXPECT_EQ(refusal(r), std::pair(ErrorKind::kUsage,
+                                  std::string("tp 2 × pp 2 × cp 1 × dp 4 is 16 GPUs, not 32")));
+}
+
+TEST(Train, AStrategyThatCannotRunIsInfeasible) {
+  TrainRequest r = request();
+  r.strategy.global_batch = 30;
+  r.strategy.chunks = 40;
+  const auto [kind, says] = refusal(r);
+  EXPECT_EQ(kind, ErrorKind::kInfeasible);
+  EXPECT_EQ(static_cast<int>(kind), 4);
+  EXPECT_THAT(says, AllOf(HasSubstr("a global batch of 30 sequences does not divide"),
+                          HasSubstr("32 layers do not fill pp 2 × 40 chunks")));
+}
+
+TEST(Train, SizesBeyondTheClusterOrAnyNumberAreInfeasible) {
+  TrainRequest r = request();
+  r.data = 1 << 20;
+  r.strategy.global_batch = 1 << 20;
+  EXPECT_THAT(refusal(r), testing::Pair(ErrorKind::kInfeasible, HasSubstr("devices at most")));
+  r.strategy.tensor = r.strategy.pipeline = r.strategy.context = 1 << 20;
+  EXPECT_THAT(refusal(r), testing::Pair(ErrorKind::kInfeasible, HasSubstr("GPUs")));
+}
+
+TEST(Train, MemoryThatDoesNotHoldItIsSaidInTheAnswer) {
+  TrainRequest r = request();
+  r.model = "llama3-70b";
+  const TrainAnswer answer = session().train(r);
+  EXPECT_FALSE(answer.fits);
+  EXPECT_EQ(Json::parse(to_json(answer, r))["memory"]["fits"], false);
+}
+
+TEST(Train, UnknownNamesAreRefusedWithTheNearest) {
+  TrainRequest r = request();
+  r.framework = "fsd";
+  EXPECT_THAT(refusal(r), testing::Pair(ErrorKind::kUsage,
+                                        AllOf(HasSubstr("framework 'fsd'"), HasSubstr("fsdp"))));
+  r = request();
+  r.model = "llama3-8bb";
+  EXPECT_THAT(refusal(r), testing::Pair(ErrorKind::kUsage, HasSubstr("llama3-8b")));
+  EXPECT_THROW(training_precision("fp12"), Error);
+  EXPECT_THROW(recompute_choice("half"), Error);
+  EXPECT_THROW(pipeline_schedule("2f2b"), Error);
+}
+
+TEST(Train, NamesOfChoicesGoBothWays) {
+  for (const char* text : {"bf16", "fp16", "fp8", "mxfp8", "nvfp4"})
+    EXPECT_EQ(name(training_precision(text)), text);
+  for (const char* text : {"none", "selective", "full"})
+    EXPECT_EQ(name(recompute_choice(text)), text);
+  for (const char* text : {"1f1b", "gpipe", "zero-bubble"})
+    EXPECT_EQ(name(pipeline_schedule(text)), text);
+}
+
+}  // namespace
+}  // namespace orrery
