@@ -2,8 +2,10 @@
 """Writes docs/validation.md: every shipped fit against measurements it has not seen.
 
   python3 tools/validation/report.py build/release/orrery [SHARED_DATA] > docs/validation.md
+  python3 tools/validation/report.py build/release/orrery SHARED_DATA training
 
-SHARED_DATA (../shared/data) holds the measured tables; they are not part of the project.
+SHARED_DATA (../shared/data) holds the measured tables; they are not part of the project. With
+`training` only that section is printed.
 """
 import csv
 import gzip
@@ -442,11 +444,175 @@ host NCCL seems to have run Simple where its tuning would take LL128, as where i
 path from GPU to adapter; forced to it, predictions follow the log from 4 MiB on. Between 64 KiB and
 1 MiB it takes 80 to 210 µs, rising and falling, which nothing here explains.
 """
+# Published runs of Korthikanti et al. 2022, table 3: model, then pp, vpp, micro-batch, global batch.
+KORTHIKANTI = {"22B": ("megatron-22b", 1, 1, 4, 4), "175B": ("megatron-175b", 8, 3, 1, 64),
+               "530B": ("megatron-530b", 35, 3, 1, 280), "1T": ("megatron-1t", 64, 1, 1, 512)}
+# Of Narayanan et al. 2021, down the table; not published.
+MICRO_BATCHES = [16, 8, 4, 4, 4, 2, 2, 1, 1, 1]
+BRIDGE_SYSTEMS = {"DGX-H100": "dgx-h100", "DGX-B200": "dgx-b200", "DGX-B300": "dgx-b300", "DGX-GB200": "gb200-nvl72",
+                  "DGX-GB300": "gb300-nvl72"}
+BRIDGE_PRECISIONS = {"FP8": "fp8", "FP8-CS": "fp8", "": "fp8", "MXFP8": "mxfp8", "FP8-MX": "mxfp8", "NVFP4": "nvfp4",
+                     "BF16": "bf16"}
+BRIDGE_DENSE = {"LLAMA3_8B": "llama3-8b", "LLAMA3_70B": "llama3-70b", "LLAMA3.1_405B": "llama3-405b"}
+BRIDGE_CONFIGS = {"GPT OSS 120B": "openai--gpt-oss-120b", "Qwen3_30B_a3B": "Qwen--Qwen3-30B-A3B",
+                  "Qwen3_235B_a22B": "Qwen--Qwen3-235B-A22B",
+                  "Nemotron_3_Nano": "nvidia--NVIDIA-Nemotron-3-Nano-30B-A3B-BF16",
+                  "Nemotron_3_Super": "nvidia--NVIDIA-Nemotron-3-Super-120B-A12B-FP8",
+                  "Nemotron_3_Ultra": "nvidia--NVIDIA-Nemotron-3-Ultra-550B-A55B-BF16",
+                  "DeepSeekV4 Flash": "deepseek-ai--DeepSeek-V4-Flash"}
+# The one of hespas' models whose sizes are published.
+HESPAS = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 576, "num_attention_heads": 9,
+          "num_key_value_heads": 9, "head_dim": 128, "num_hidden_layers": 7, "intermediate_size": 2016,
+          "vocab_size": 128256, "tie_word_embeddings": False, "max_position_embeddings": 4096, "hidden_act": "silu",
+          "rms_norm_eps": 1e-5, "torch_dtype": "bfloat16"}
+HESPAS_SYSTEMS = {"4xA100": "dgx-a100", "4xH100": "dgx-h100", "4xH200": "dgx-h200", "4xB200": "dgx-b200"}
+TRAINING_HEAD = ("| {first} | measured | predicted | error | inside 90 % | memory |\n"
+                 "|---|--:|--:|--:|--:|--:|")
+
+
+def train(program, model, **options):
+    """The answer, whether or not memory holds it; else why it is refused."""
+    arguments = [f"--{name.replace('_', '-')}" if value is True else f"--{name.replace('_', '-')}={value}"
+                 for name, value in options.items() if value is not False]
+    run = subprocess.run([program, "train", str(model), *arguments, "--json"], check=False, capture_output=True, text=True)
+    answer = json.loads(run.stdout or "{}")
+    return answer if "step_s" in answer else answer.get("error", {}).get("message", run.stderr.strip())
+
+
+def training_table(first, rows):
+    """`rows`: (name, answer, measured seconds)."""
+    print(TRAINING_HEAD.format(first=first))
+    errors, inside, held = [], 0, 0
+    for name, answer, measured in rows:
+        if isinstance(answer, str):
+            print(f"| {name} | {measured:.2f} s | – | | | {answer} |")
+            continue
+        errors.append(answer["step_s"] / measured - 1)
+        within = answer["step_low_s"] <= measured <= answer["step_high_s"]
+        fits = answer["memory"]["fits"]
+        inside += within
+        held += fits
+        print(f"| {name} | {measured:.2f} s | {answer['step_s']:.2f} s | {100 * errors[-1]:+.1f} % | "
+              f"{'yes' if within else 'no'} | {answer['memory']['total_bytes'] / 1e9:.0f} GB{'' if fits else ', too much'} |")
+    sizes = [abs(e) for e in errors]
+    print(f"\n{len(errors)} rows: mean error {percent(statistics.mean(sizes))}, signed "
+          f"{100 * statistics.mean(errors):+.1f} %, worst {percent(max(sizes))}; {inside} inside their 90 % interval; "
+          f"{held} said to fit.\n")
+
+
+def bridge_row(program, data, row):
+    model = BRIDGE_DENSE.get(row["model"]) or ("deepseek-v3" if row["model"] == "DeepSeekV3" else pathlib.Path(
+        data, "model_configs", BRIDGE_CONFIGS[row["model"]] + "_config.json"))
+    split_layers = int(row["tp"]) > 1
+    answer = train(program, model, on=BRIDGE_SYSTEMS[row["system"]], gpus=row["gpus"], tp=row["tp"], pp=row["pp"],
+                   cp=row["cp"] or 1, vpp=row["vp"] or 1, ep=row["ep"] or 1, micro_batch=row["mbs"],
+                   global_batch=row["gbs"], seq=row["seq"], dtype=BRIDGE_PRECISIONS[row["precision"]],
+                   framework="fsdp" if row["fsdp"] not in ("", "0") else "megatron-core", sp=split_layers,
+                   overlap_tensor=split_layers)
+    measured = int(row["gbs"]) * int(row["seq"]) / (float(row["tokens_per_s_per_gpu"]) * int(row["gpus"]))
+    name = f"{row['release'].split()[0]} {row['model']}, {row['gpus']} × {row['system'][4:]}, {row['precision'] or 'fp8'}"
+    return name, answer, measured
+
+
+def gpt_row(program, folder, row, micro_batch):
+    layers, hidden, length, batch = (float(row[key]) for key in ("layers", "hidden", "seq", "global_batch"))
+    config = folder / f"gpt_{row['params']}.json"
+    config.write_text(json.dumps({
+        "architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "n_layer": int(layers), "n_embd": int(hidden),
+        "n_head": int(row["heads"]), "n_positions": int(length), "vocab_size": int(row["vocab"]),
+        "activation_function": "gelu_new", "resid_pdrop": 0.1, "attn_pdrop": 0.1, "embd_pdrop": 0.1,
+        "layer_norm_epsilon": 1e-5, "torch_dtype": "float16"}))
+    answer = train(program, config, on="selene", framework="megatron-2021", dtype="fp16", gpus=row["gpus"], tp=row["tp"],
+                   pp=row["pp"], micro_batch=micro_batch, global_batch=row["global_batch"], seq=row["seq"],
+                   recompute="full")
+    flops = 96 * batch * length * layers * hidden**2 * (1 + length / (6 * hidden) +
+                                                        int(row["vocab"]) / (16 * layers * hidden))
+    return (f"{row['params']}, {row['gpus']} GPUs, micro-batch {micro_batch}", answer,
+            flops / (float(row["tflops_per_gpu"]) * 1e12 * int(row["gpus"])))
+
+
+def table_of(path):
+    with open(path, encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def training_constants():
+    import yaml
+    path = pathlib.Path(__file__).resolve().parents[2] / "data" / "training" / "constants.yaml"
+    print("| constant | value | origin |\n|---|--:|---|")
+    for name, entry in yaml.safe_load(path.read_text(encoding="utf-8")).items():
+        print(f"| `{name}` | {entry['value']} | {' '.join(entry['source'].split())} |")
+
+
+def training(program, data):
+    tables = f"{data}/training"
+    print("""## Training steps on clusters
+
+`orrery train` against published steps, each row with its signed error, predicted / measured − 1. Kernels are
+those of the device's fit, collectives those of NCCL on the cluster's fabric; beside them stand these constants, of
+which none is fitted to the tables below:
+""")
+    training_constants()
+    print("""
+Korthikanti et al. 2022 (arXiv:2205.05198), Megatron-LM on A100: "full" computes layers again, "seqsel" has sequence
+parallelism and computes attention's scores again. Calculon states 3.65 % mean and 8.87 % worst on these rows.
+""")
+    rows = []
+    for row in table_of(f"{tables}/korthikanti2022_a100_step_time.csv"):
+        model, stages, chunks, micro_batch, batch = KORTHIKANTI[row["model"]]
+        selective = row["recompute"] == "seqsel"
+        rows.append((f"{row['model']} {row['recompute']}",
+                     train(program, model, on="selene", framework="megatron-2021", dtype="fp16", tp=8, pp=stages,
+                           vpp=chunks, micro_batch=micro_batch, global_batch=batch, seq=2048, sp=selective,
+                           recompute="selective" if selective else "full"), float(row["step_s"])))
+    training_table("run", rows)
+    print("""Narayanan et al. 2021 (arXiv:2104.04473), table 1, on A100. Micro-batches are not published but assumed; one
+size for all rows gives a mean error of 4.6 % (1), 3.2 % (2) or 4.2 % (4).
+""")
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        training_table("run", [gpt_row(program, folder, row, micro_batch) for row, micro_batch in zip(
+            table_of(f"{tables}/megatron2021_a100.csv"), MICRO_BATCHES)])
+    bridge = table_of(f"{tables}/megatron_bridge.csv")
+    print("Megatron-Bridge's published throughput, dense models on H100:\n")
+    on_h100 = [row for row in bridge if row["system"] == "DGX-H100" and row["model"] in BRIDGE_DENSE]
+    training_table("run", [bridge_row(program, data, row) for row in on_h100])
+    print("Llama-3.1 405B on 512 H100, tp 8, pp 8, vpp 8, cp 2, dp 4, 256 sequences of 8,192:\n")
+    training_table("run", [(dtype, train(program, "llama3-405b", on="dgx-h100", tp=8, sp=True, pp=8, vpp=8, cp=2, dp=4,
+                                         global_batch=256, seq=8192, dtype=dtype, overlap_tensor=True), measured)
+                           for dtype, measured in (("bf16", 19.81), ("fp8", 13.02))])
+    print("""Its other rows, by system. The table does not say what a recipe overlaps, computes again or captures as
+CUDA graphs, and the same row differs by up to a half from one release to another. No kernel of a Blackwell GPU was
+measured: their fit is one over other GPUs.
+""")
+    for system, cluster in BRIDGE_SYSTEMS.items():
+        print(f"### {cluster}\n")
+        training_table("run", [bridge_row(program, data, row) for row in bridge
+                               if row["system"] == system and row not in on_h100])
+    print("""### hespas' llama3-100m
+
+MaxText on four devices, of which the table gives two decimals; XLA's own fusions and rematerialisation are not
+modelled, and its step is short enough for the host to matter.
+""")
+    with tempfile.TemporaryDirectory() as name:
+        config = pathlib.Path(name) / "llama3-100m.json"
+        config.write_text(json.dumps(HESPAS))
+        training_table("run", [(row["system"], train(program, config, on=HESPAS_SYSTEMS[row["system"]], dp=4,
+                                                     global_batch=4, seq=4096, framework="fsdp", graphs=True),
+                                float(row["step_s"]))
+                               for row in table_of(f"{tables}/hespas_reference_step_times.csv")
+                               if row["model"] == "llama3-100m" and row["system"] in HESPAS_SYSTEMS])
+    print("""Left out: `megatron_h100_weak_scaling.csv` and hespas' larger models, whose sizes or batches are not published;
+TPUs and ResNets, which this model of training does not cover. Llama 3's own 16,384 H100 (400 TFLOP/s a GPU) hang on the
+number of chunks a stage, which is not published.""")
 
 
 def main():
     program = sys.argv[1]
     data = sys.argv[2] if len(sys.argv) > 2 else "../shared/data"
+    if sys.argv[3:] == ["training"]:
+        training(program, data)
+        return
     print(f"""# Validation
 
 Made by `python3 tools/validation/report.py build/release/orrery > docs/validation.md`; do not edit.
@@ -565,6 +731,8 @@ of the clock of those for testing. AMD's fp32 products run on matrix units, whic
     print(COLLECTIVES)
     collective_tables(program, f"{data}/comm")
     print(COLLECTIVES_AFTER, end="")
+    print()
+    training(program, data)
 
 
 if __name__ == "__main__":

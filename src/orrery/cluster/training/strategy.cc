@@ -11,6 +11,9 @@
 namespace orrery {
 namespace {
 
+/// Of a rank's micro-batch; so that sizes of scores fit 64 bits.
+constexpr int64_t kMostTokens = int64_t{1} << 28;
+
 /// Experts of the model's layers; 0: it has none.
 int64_t experts_of(const TransformerDescription& model) {
   int64_t experts = 0;
@@ -49,6 +52,9 @@ std::vector<std::string> faults(const Strategy& s, const TransformerDescription&
     found.push_back(
         fmt::format("a global batch of {} sequences does not divide by micro-batch {} × dp {} = {}",
                     s.global_batch, s.micro_batch, s.data(), s.micro_batch * s.data()));
+  if (s.micro_batch * s.length / s.context > kMostTokens)
+    found.push_back(fmt::format("a micro-batch of {} × {} tokens is more than {} on a rank",
+                                s.micro_batch, s.length, kMostTokens));
   check_heads(s, model, found);
   if (s.length % (int64_t{s.context} * 2) != 0 && s.context > 1)
     found.push_back(fmt::format("{} tokens do not divide by 2 × cp {}: each rank takes two parts",

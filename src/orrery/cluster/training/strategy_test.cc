@@ -83,6 +83,8 @@ INSTANTIATE_TEST_SUITE_P(
               [](Strategy& s) { s.tensor = s.pipeline = s.context = 1 << 20; }, "64 GPUs do not"},
         Fault{"Batch", [](Strategy& s) { s.global_batch = 60; },
               "a global batch of 60 sequences does not divide by micro-batch 2 × dp 4 = 8"},
+        Fault{"Tokens", [](Strategy& s) { s.length = 1 << 24, s.micro_batch = 1 << 10; },
+              "a micro-batch of 1024 × 16777216 tokens is more than 268435456 on a rank"},
         Fault{"Heads", [](Strategy& s) { s.tensor = s.gpus = 32, s.pipeline = s.context = 1; },
               "16 attention heads do not divide by --tp 32"},
         Fault{"Context", [](Strategy& s) { s.length = 2050; },
