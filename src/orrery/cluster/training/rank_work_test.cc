@@ -191,7 +191,7 @@ TEST(RankWork, TokensGoOnceToEachNodeOfTheirExperts) {
 
 TEST(RankWork, ExpertsAreSpreadOverTheirRanks) {
   Strategy strategy;
-  strategy.gpus = strategy.global_batch = strategy.expert = 32;
+  strategy.global_batch = strategy.gpus = strategy.expert = 32;
   const RankWork one = work(strategy, mixture());
   EXPECT_DOUBLE_EQ(one.expert_parameters, 64.0 / 32 * 3 * 512 * h);
   // Attention 4·h² with 3h + h biases, the router 64·h, two norms of 2h.
