@@ -549,7 +549,8 @@ def training(program, data):
     print("""## Training steps on clusters
 
 `orrery train` against published steps, each row with its signed error, predicted / measured − 1, and the memory it
-predicts: all of these ran, so that "too much" is an error of its own, or a recipe that keeps less. Kernels are those of the device's fit, collectives those of NCCL on the cluster's fabric; beside them stand these constants, of
+predicts: all of these ran, so that "too much" is an error of its own, or a recipe that keeps less. Kernels are those
+of the device's fit, collectives those of NCCL on the cluster's fabric; beside them stand these constants, of
 which none is fitted to the tables below:
 """)
     training_constants()
