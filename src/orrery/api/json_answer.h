@@ -22,4 +22,8 @@ inline JsonAnswer schema(const char* name) {
   return fmt::format("orrery.{}/{}", name, kSchemaVersion);
 }
 
+/// Parts that answers about training share (train.cc).
+JsonAnswer strategy_json(const Strategy& strategy);
+JsonAnswer breakdown_json(const StepEstimate& estimate);
+
 }  // namespace orrery

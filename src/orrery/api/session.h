@@ -11,6 +11,7 @@
 #include "orrery/api/accuracy.h"
 #include "orrery/api/collectives.h"
 #include "orrery/api/model_choice.h"
+#include "orrery/api/plan.h"
 #include "orrery/api/timeline.h"
 #include "orrery/api/train.h"
 #include "orrery/base/registry.h"
@@ -208,6 +209,9 @@ class Session {
   /// One step of training a model on a cluster under a strategy. A strategy that cannot run the
   /// model is `kInfeasible`, with all that is wrong with it.
   TrainAnswer train(const TrainRequest& request) const;
+  /// The quickest strategies for a model on so many devices; `kInfeasible`, with what to change,
+  /// where none can be.
+  PlanAnswer plan(const PlanRequest& request) const;
   /// What `train` asks, for many strategies.
   TrainingModel training_model(const std::string& model, const std::string& cluster,
                                const std::vector<Override>& overrides) const;

@@ -79,6 +79,8 @@ Strategy resolved(const TrainRequest& request) {
   return s;
 }
 
+}  // namespace
+
 double peak_of(const Device& device, TrainingPrecision precision) {
   switch (precision) {
     case TrainingPrecision::kBF16:
@@ -93,8 +95,6 @@ double peak_of(const Device& device, TrainingPrecision precision) {
   }
   return 0;
 }
-
-}  // namespace
 
 TrainingPrecision training_precision(const std::string& text) {
   return chosen(kPrecisions, "number format", text);
@@ -153,6 +153,33 @@ TrainAnswer Session::train(const TrainRequest& request) const {
   return answer;
 }
 
+JsonAnswer strategy_json(const Strategy& s) {
+  return {{"gpus", s.gpus},
+          {"tp", s.tensor},
+          {"pp", s.pipeline},
+          {"vpp", s.chunks},
+          {"cp", s.context},
+          {"dp", s.data()},
+          {"ep", s.expert},
+          {"sp", s.sequence},
+          {"micro_batch", s.micro_batch},
+          {"global_batch", s.global_batch},
+          {"micro_batches", s.micro_batches()},
+          {"seq", s.length},
+          {"dtype", name(s.precision)},
+          {"recompute", name(s.recompute)},
+          {"schedule", name(s.schedule)},
+          {"zero", s.zero}};
+}
+
+JsonAnswer breakdown_json(const StepEstimate& e) {
+  return {{"compute", e.compute().value},
+          {"exposed_communication", e.exposed_communication().value},
+          {"bubble", e.bubble.value},
+          {"optimizer", e.optimizer.value},
+          {"gaps", e.gaps.value}};
+}
+
 std::string to_json(const TrainAnswer& a, const TrainRequest& request) {
   const StepEstimate& e = a.estimate;
   const Strategy& s = a.strategy;
@@ -161,22 +188,7 @@ std::string to_json(const TrainAnswer& a, const TrainRequest& request) {
   json["model"] = request.model;
   json["cluster"] = request.cluster;
   json["framework"] = request.framework;
-  json["strategy"] = {{"gpus", s.gpus},
-                      {"tp", s.tensor},
-                      {"pp", s.pipeline},
-                      {"vpp", s.chunks},
-                      {"cp", s.context},
-                      {"dp", s.data()},
-                      {"ep", s.expert},
-                      {"sp", s.sequence},
-                      {"micro_batch", s.micro_batch},
-                      {"global_batch", s.global_batch},
-                      {"micro_batches", s.micro_batches()},
-                      {"seq", s.length},
-                      {"dtype", name(s.precision)},
-                      {"recompute", name(s.recompute)},
-                      {"schedule", name(s.schedule)},
-                      {"zero", s.zero}};
+  json["strategy"] = strategy_json(s);
   json["step_s"] = e.step.value.value;
   json["step_low_s"] = e.step.low.value;
   json["step_high_s"] = e.step.high.value;
@@ -187,11 +199,7 @@ std::string to_json(const TrainAnswer& a, const TrainRequest& request) {
   json["parameters"] = e.parameters;
   json["energy_j"] = e.energy.value;
   json["clock_mhz"] = e.clock.value / 1e6;
-  json["breakdown"] = {{"compute", e.compute().value},
-                       {"exposed_communication", e.exposed_communication().value},
-                       {"bubble", e.bubble.value},
-                       {"optimizer", e.optimizer.value},
-                       {"gaps", e.gaps.value}};
+  json["breakdown"] = breakdown_json(e);
   json["compute"] = {
       {"forward", e.forward.value}, {"backward", e.backward.value}, {"recomputed", e.again.value}};
   JsonAnswer communication;

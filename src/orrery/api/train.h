@@ -42,6 +42,9 @@ std::string_view name(Recompute recompute);
 PipelineSchedule pipeline_schedule(const std::string& text);
 std::string_view name(PipelineSchedule schedule);
 
+/// The device's rate in the number format of the linear layers.
+double peak_of(const Device& device, TrainingPrecision precision);
+
 std::string to_json(const TrainAnswer& answer, const TrainRequest& request);
 
 }  // namespace orrery

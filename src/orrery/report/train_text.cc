@@ -64,4 +64,66 @@ std::string train_text(const TrainAnswer& a, const TrainRequest& request) {
   return text;
 }
 
+namespace {
+
+std::vector<std::string> plan_row(const PlannedStep& step, double peak) {
+  const Strategy& s = step.strategy;
+  const StepEstimate& e = step.estimate;
+  const double seconds = e.step.value.value;
+  const double rate = e.model_flops / seconds / s.gpus;
+  std::string variant = fmt::format("micro-batch {}", s.micro_batch);
+  if (s.chunks > 1) variant += fmt::format(", vpp {}", s.chunks);
+  if (s.zero > 0) variant += fmt::format(", zero {}", s.zero);
+  if (s.recompute != Recompute::kNone) variant += fmt::format(", {} recompute", name(s.recompute));
+  return {fmt::format("{}", s.gpus),
+          fmt::format("{}", s.tensor),
+          fmt::format("{}", s.pipeline),
+          fmt::format("{}", s.context),
+          fmt::format("{}", s.data()),
+          fmt::format("{}", s.expert),
+          variant,
+          format_seconds(seconds),
+          fmt::format("{:.0f}", rate / 1e12),
+          peak > 0 ? fmt::format("{:.1f} %", 100 * rate / peak) : "–",
+          format_bytes(e.memory.total().value)};
+}
+
+Table plan_table() {
+  constexpr auto kRight = Table::Align::kRight;
+  return Table({{"GPUs", kRight},
+                {"tp", kRight},
+                {"pp", kRight},
+                {"cp", kRight},
+                {"dp", kRight},
+                {"ep", kRight},
+                {"variant", Table::Align::kLeft},
+                {"step", kRight},
+                {"TFLOP/s", kRight},
+                {"MFU", kRight},
+                {"memory", kRight}});
+}
+
+}  // namespace
+
+std::string plan_text(const PlanAnswer& a, const PlanRequest& request) {
+  const Plan& plan = a.plan;
+  const Strategy& first = plan.layouts.front().strategy;
+  std::string text = fmt::format("{} on {}: {} sequences of {} tokens\n\n", request.model,
+                                 request.cluster, first.global_batch, first.length);
+  Table best = plan_table();
+  const size_t shown = std::min(request.most, plan.layouts.size());
+  for (size_t i = 0; i < shown; ++i) best.add(plan_row(plan.layouts[i], a.peak_flops));
+  text += best.text(2);
+  if (shown > 1) text += "\nWhy the others lose\n";
+  for (size_t i = 1; i < shown; ++i)
+    text += hanging(fmt::format("  {}. ", i + 1), why_slower(plan.layouts[i], plan.layouts[0]));
+  Table front = plan_table();
+  for (const PlannedStep& step : plan.front) front.add(plan_row(step, a.peak_flops));
+  text += "\nNothing is better than these in time, memory and GPUs at once\n" + front.text(2);
+  text += fmt::format("\n{} strategies looked at, {} of them do not fit into {} a GPU.\n",
+                      plan.considered, plan.too_large, format_bytes(a.capacity_bytes));
+  text += list_text("Not modelled", a.gaps);
+  return text;
+}
+
 }  // namespace orrery
