@@ -19,7 +19,7 @@ from typing import Any, Mapping, Optional, Sequence, Union
 
 __all__ = [
     "Error", "calibrate", "collective", "compare", "hardware", "inspect", "kernel", "models",
-    "predict", "replay", "validate", "zoo", "__version__",
+    "plan", "predict", "replay", "train", "validate", "zoo", "__version__",
 ]
 
 Answer = dict[str, Any]
@@ -274,6 +274,75 @@ def collective(
         exact=exact, slow_links=slow_links and list(slow_links),
         stragglers=stragglers and list(stragglers), background=background, routing=routing,
         set=set and dict(set),
+    )
+
+
+def train(
+    model: PathOrName,
+    *,
+    on: PathOrName,
+    global_batch: int,
+    framework: Optional[str] = None,
+    gpus: Optional[int] = None,
+    tp: int = 1,
+    pp: int = 1,
+    vpp: int = 1,
+    dp: Optional[int] = None,
+    cp: int = 1,
+    ep: int = 1,
+    sp: bool = False,
+    micro_batch: int = 1,
+    seq: int = 2048,
+    dtype: Optional[str] = None,
+    recompute: Optional[str] = None,
+    schedule: Optional[str] = None,
+    zero: Optional[int] = None,
+    attention: Optional[str] = None,
+    gradients: Optional[str] = None,
+    overlap_tensor: Optional[bool] = None,
+    overlap_experts: Optional[bool] = None,
+    overlap_gradients: Optional[bool] = None,
+    graphs: Optional[bool] = None,
+    set: Optional[Mapping[str, str]] = None,
+) -> Answer:
+    """One training step of a model on a cluster under a strategy.
+
+        >>> orrery.train("llama3-8b", on="dgx-h100", dp=8, global_batch=128, seq=8192)["step_s"]
+
+    model      a language model of the zoo, or a Hugging Face config.json
+    framework  whose defaults hold: "megatron-core", "megatron-2021", "fsdp"
+    The rest is as ``orrery train --help`` has it.
+    """
+    return _call(
+        "train", model=os.fspath(model), on=os.fspath(on), global_batch=global_batch,
+        framework=framework, gpus=gpus, tp=tp, pp=pp, vpp=vpp, dp=dp, cp=cp, ep=ep, sp=sp,
+        micro_batch=micro_batch, seq=seq, dtype=dtype, recompute=recompute, schedule=schedule,
+        zero=zero, attention=attention, gradients=gradients, overlap_tensor=overlap_tensor,
+        overlap_experts=overlap_experts, overlap_gradients=overlap_gradients, graphs=graphs,
+        set=set and dict(set),
+    )
+
+
+def plan(
+    model: PathOrName,
+    *,
+    on: PathOrName,
+    gpus: Union[int, Sequence[int]],
+    global_batch: int,
+    seq: int = 2048,
+    dtype: Optional[str] = None,
+    framework: Optional[str] = None,
+    top: Optional[int] = None,
+    set: Optional[Mapping[str, str]] = None,
+) -> Answer:
+    """The quickest strategies to train a model on so many devices.
+
+        >>> orrery.plan("llama3-8b", on="dgx-h100", gpus=8, global_batch=128)["best"][0]["step_s"]
+    """
+    return _call(
+        "plan", model=os.fspath(model), on=os.fspath(on),
+        gpus=gpus if isinstance(gpus, int) else list(gpus), global_batch=global_batch, seq=seq,
+        dtype=dtype, framework=framework, top=top, set=set and dict(set),
     )
 
 

@@ -259,6 +259,86 @@ void refuse_unknown(const Json& json, std::initializer_list<std::string_view> kn
   }
 }
 
+bool flag_of(const Json& json, const std::string& key) {
+  if (!json.contains(key)) return false;
+  if (!json.at(key).is_boolean()) bad_field(key, "true or false");
+  return json.at(key).get<bool>();
+}
+
+int count_of(const Json& json, const char* key, int otherwise, int least = 1) {
+  const int64_t n = integer_of(json, key, otherwise);
+  if (n < (n == otherwise ? 0 : least) || n > 1 << 20) bad_field(key, "a count");
+  return static_cast<int>(n);
+}
+
+TrainRequest train_request(const Json& json) {
+  TrainRequest r;
+  r.model = text_of(json, "model", "");
+  r.cluster = text_of(json, "on", "");
+  if (r.model.empty() || r.cluster.empty()) throw_usage("train needs 'model' and 'on'");
+  r.overrides = overrides_of(json);
+  r.framework = text_of(json, "framework", r.framework);
+  Strategy& s = r.strategy;
+  s.gpus = count_of(json, "gpus", 0);
+  s.tensor = count_of(json, "tp", 1);
+  s.pipeline = count_of(json, "pp", 1);
+  s.chunks = count_of(json, "vpp", 1);
+  r.data = count_of(json, "dp", 0);
+  s.context = count_of(json, "cp", 1);
+  s.expert = count_of(json, "ep", 1);
+  s.sequence = flag_of(json, "sp");
+  s.micro_batch = integer_of(json, "micro_batch", 1);
+  s.global_batch = integer_of(json, "global_batch", 0);
+  s.length = integer_of(json, "seq", s.length);
+  if (s.micro_batch < 1 || s.global_batch < 1 || s.length < 1)
+    throw_usage("train needs 'global_batch', and sizes above 0");
+  s.precision = training_precision(text_of(json, "dtype", "bf16"));
+  s.recompute = recompute_choice(text_of(json, "recompute", "none"));
+  s.schedule = pipeline_schedule(text_of(json, "schedule", "1f1b"));
+  s.zero = count_of(json, "zero", 0, 0);
+  if (s.zero > 3) bad_field("zero", "0 to 3");
+  const std::string attention = text_of(json, "attention", "fused");
+  if (attention != "fused" && attention != "unfused") bad_field("attention", "fused or unfused");
+  s.fused_attention = attention == "fused";
+  const std::string gradients = text_of(json, "gradients", "fp32");
+  if (gradients != "fp32" && gradients != "bf16") bad_field("gradients", "fp32 or bf16");
+  s.wide_gradients = gradients == "fp32";
+  s.overlap_tensor = flag_of(json, "overlap_tensor");
+  s.overlap_experts = flag_of(json, "overlap_experts");
+  s.overlap_gradients = flag_of(json, "overlap_gradients");
+  s.graphs = flag_of(json, "graphs");
+  for (const auto& [field, name] :
+       {std::pair("zero", "zero"), std::pair("attention", "attention"),
+        std::pair("gradients", "gradients"), std::pair("overlap_tensor", "overlap-tensor"),
+        std::pair("overlap_experts", "overlap-experts"),
+        std::pair("overlap_gradients", "overlap-gradients")})
+    if (json.contains(field)) r.given.emplace_back(name);
+  return r;
+}
+
+PlanRequest plan_request(const Json& json) {
+  PlanRequest r;
+  r.model = text_of(json, "model", "");
+  r.cluster = text_of(json, "on", "");
+  if (r.model.empty() || r.cluster.empty() || !json.contains("gpus"))
+    throw_usage("plan needs 'model', 'on' and 'gpus'");
+  r.overrides = overrides_of(json);
+  r.framework = text_of(json, "framework", r.framework);
+  const Json& gpus = json.at("gpus");
+  for (const Json& n : gpus.is_array() ? gpus : Json::array({gpus})) {
+    if (!n.is_number_integer() || n.get<int64_t>() < 1 || n.get<int64_t>() > 1 << 20)
+      bad_field("gpus", "a count or a list of them");
+    r.gpus.push_back(n.get<int>());
+  }
+  r.strategy.global_batch = integer_of(json, "global_batch", 0);
+  r.strategy.length = integer_of(json, "seq", r.strategy.length);
+  if (r.strategy.global_batch < 1 || r.strategy.length < 1)
+    throw_usage("plan needs 'global_batch', and sizes above 0");
+  r.strategy.precision = training_precision(text_of(json, "dtype", "bf16"));
+  r.most = static_cast<size_t>(count_of(json, "top", 5));
+  return r;
+}
+
 }  // namespace
 
 std::string to_json(const PredictAnswer& a, const PredictRequest& request) {
@@ -546,6 +626,42 @@ std::string Session::call(std::string_view request_json) const {
     request.overrides = overrides_of(json);
     return to_json(collective(request), request);
   }
+  if (command == "train") {
+    refuse_unknown(json, {"command",
+                          "model",
+                          "on",
+                          "set",
+                          "framework",
+                          "gpus",
+                          "tp",
+                          "pp",
+                          "vpp",
+                          "dp",
+                          "cp",
+                          "ep",
+                          "sp",
+                          "micro_batch",
+                          "global_batch",
+                          "seq",
+                          "dtype",
+                          "recompute",
+                          "schedule",
+                          "zero",
+                          "attention",
+                          "gradients",
+                          "overlap_tensor",
+                          "overlap_experts",
+                          "overlap_gradients",
+                          "graphs"});
+    const TrainRequest request = train_request(json);
+    return to_json(train(request), request);
+  }
+  if (command == "plan") {
+    refuse_unknown(json, {"command", "model", "on", "set", "gpus", "global_batch", "seq", "dtype",
+                          "framework", "top"});
+    const PlanRequest request = plan_request(json);
+    return to_json(plan(request), request);
+  }
   if (command == "replay") {
     refuse_unknown(json, {"command", "prefix", "network", "system", "groups", "congestion", "ranks",
                           "exact", "write"});
@@ -560,7 +676,7 @@ std::string Session::call(std::string_view request_json) const {
   if (command == "zoo") return zoo_json();
   throw_usage(
       fmt::format("command '{}' is not known; there is: predict, compare, kernel, calibrate, "
-                  "validate, collective, inspect, replay, hardware, models, zoo",
+                  "validate, collective, train, plan, inspect, replay, hardware, models, zoo",
                   command));
 }
 

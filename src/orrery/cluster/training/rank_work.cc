@@ -572,7 +572,7 @@ class LayerBuilder {
         t->hidden_behind = s_.overlap_experts ? c_.hidden_experts : 0;
     };
     if (s_.expert <= node_) return send(bytes * active, expert_group());
-    const int nodes = s_.expert / node_;
+    const int nodes = (s_.expert + node_ - 1) / node_;
     const double met = nodes * (1 - std::pow(1 - 1.0 / nodes, active));
     send(bytes * met, {nodes, node_});
     send(bytes * active, {node_, 1});

@@ -70,10 +70,15 @@ TrainingModel::Parts TrainingModel::parts_of(const Strategy& strategy,
   for (const Layer& kind : kinds_)
     parts.works.push_back(
         layer_work(kind, model_, strategy, cluster_.node_size(), constants_, gaps));
+  parts.embedding = parts.works.size();
+  parts.works.push_back(embedding_work(model_, strategy));
+  parts.head = parts.works.size();
+  parts.works.push_back(head_work(model_, strategy, constants_));
+
   if (strategy.zero == 3)
-    for (size_t i = 0; i < kinds_.size(); ++i) {
-      // Gathered a layer ahead of its use, twice; gradients leave as soon as they are there.
-      RankWork& w = parts.works[i];
+    for (RankWork& w : parts.works) {
+      // Weights are gathered a layer ahead of their use, twice; gradients leave as soon as they are
+      // there.
       const RankGroup group = {strategy.dense_replicas(), strategy.tensor};
       const RankGroup experts = {strategy.expert_replicas(), strategy.expert};
       const double gradient = strategy.wide_gradients ? 4 : 2;
@@ -95,10 +100,6 @@ TrainingModel::Parts TrainingModel::parts_of(const Strategy& strategy,
             TrafficCause::kGradients, strategy.overlap_gradients);
       }
     }
-  parts.embedding = parts.works.size();
-  parts.works.push_back(embedding_work(model_, strategy));
-  parts.head = parts.works.size();
-  parts.works.push_back(head_work(model_, strategy, constants_));
 
   const auto stages = static_cast<size_t>(strategy.pipeline);
   parts.chunk_layers =
