@@ -22,6 +22,7 @@ COMMANDS = [
     "compare examples/gemm.mlir --on h200,h200:memory.bandwidth=6TB/s,l4",
     "kernel --on h200 --batch examples/kernels.csv --sm-mhz 1500",
     "kernel --on h200 --batch tests/golden/files/clocks.csv",
+    "plan llama3-8b --on dgx-h100 --gpus 8 --global-batch 64 --seq 4096 --top 2",
     "train llama3-8b --on dgx-h100 --tp 2 --sp --dp 8 --global-batch 64 --seq 8192",
     "calibrate h200 --from examples/h200_kernels.csv --out /dev/null",
     "validate examples/h200_kernels.csv --on h200",

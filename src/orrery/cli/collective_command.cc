@@ -27,7 +27,8 @@ double bytes_of(const std::string& text) {
 std::string kinds_help() {
   std::string text = "Kinds:";
   for (size_t i = 0; i < kCollectiveKindCount; ++i)
-    text += fmt::format("{} {}", i > 0 ? "," : "", name(static_cast<CollectiveKind>(i)));
+    text += fmt::format("{}{}{}", i > 0 ? "," : "", i == kCollectiveKindCount / 2 ? "\n" : " ",
+                        name(static_cast<CollectiveKind>(i)));
   return text +
          "\nBytes are as nccl-tests count them: of an all-gather the whole result, of a\n"
          "reduce-scatter the whole input, of an all-to-all what one rank sends, else one buffer.\n"

@@ -50,8 +50,8 @@ class ReplayCommand final : public Command {
     declare_json(app);
     app.footer(
         "Examples:\n"
-        "  orrery replay examples/chakra/step --network examples/chakra/network.yml --system "
-        "examples/chakra/system.json\n"
+        "  orrery replay examples/chakra/step --network examples/chakra/network.yml \\\n"
+        "      --system examples/chakra/system.json\n"
         "  orrery replay step --network ring.yml --system sys.json --ranks 1024 --congestion "
         "unaware");
   }

@@ -32,6 +32,11 @@ TEST(GroupPlace, SharesTheAdaptersOfANodeAmongTheGroupsThatCrossIt) {
   EXPECT_EQ(inside.nodes, 1);
   EXPECT_EQ(inside.outside, nullptr);
 
+  // Ranks 0, 5, 10 and 15: two in the first node and two in the second.
+  const GroupPlace uneven = place_group(cluster, {4, 5});
+  EXPECT_EQ(uneven.per_node, 2);
+  EXPECT_EQ(uneven.nodes, 2);
+  EXPECT_EQ(place_group(cluster, {2, 7}).nodes, 1);
   const GroupPlace pairs = place_group(cluster, {8, 4});
   EXPECT_EQ(pairs.per_node, 2);
   EXPECT_EQ(pairs.nodes, 4);

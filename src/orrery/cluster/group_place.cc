@@ -22,7 +22,7 @@ GroupPlace place_group(const Cluster& cluster, const RankGroup& group) {
   place.stride = group.stride;
   place.inside = &cluster.tiers.front();
   const int node = cluster.node_size();
-  place.per_node = std::clamp(node / group.stride, 1, group.size);
+  place.per_node = std::clamp((node - 1) / group.stride + 1, 1, group.size);
   place.nodes = (group.size + place.per_node - 1) / place.per_node;
   place.inside_bandwidth = place.inside->bandwidth;
   place.inside_latency = place.inside->latency;

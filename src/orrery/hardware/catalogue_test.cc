@@ -465,7 +465,7 @@ TEST(WhatIf, FaultsAreUsageErrors) {
             "memory.bandwidth: '6 GB' has the unit 'GB'; expected one like '4.8 TB/s'");
   EXPECT_THAT(message("memory.bandwidth", "-6 TB/s"), HasSubstr("out of range"));
   EXPECT_EQ(message("power", "1 W"),
-            "'power' is a section; set one of its keys: power.limit, power.idle");
+            "'power' is a section; set one of its keys: power.limit, power.idle, power.reference");
   EXPECT_EQ(message("title", "Mine"), "'title' is not a quantity; only quantities can be set");
   EXPECT_EQ(message("links.ici.count", "4"),
             "h200 has no 'links.ici'; to add it, set links.ici.bandwidth too");

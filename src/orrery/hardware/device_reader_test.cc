@@ -72,7 +72,8 @@ TEST(DeviceReader, UnknownKeysNameTheNearest) {
   EXPECT_EQ(error_of(with("vendor: Acme", "vendr: Acme")),
             "own/toy.yaml:3:1: unknown key 'vendr' at the top; did you mean 'vendor'?");
   EXPECT_EQ(error_of(with("limit: 50 W", "colour: red")),
-            "own/toy.yaml:17:24: unknown key 'colour' in 'power'; allowed: limit, idle, source");
+            "own/toy.yaml:17:24: unknown key 'colour' in 'power'; allowed: limit, idle, reference, "
+            "source");
   EXPECT_EQ(error_of(with("{value: 1 TB/s, source: own}", "{value: 1 TB/s, unit: own}")),
             "own/toy.yaml:16:30: unknown key 'unit' in the figure 'memory.bandwidth'; allowed: "
             "value, source");

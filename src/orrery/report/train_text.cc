@@ -118,8 +118,12 @@ std::string plan_text(const PlanAnswer& a, const PlanRequest& request) {
   for (size_t i = 1; i < shown; ++i)
     text += hanging(fmt::format("  {}. ", i + 1), why_slower(plan.layouts[i], plan.layouts[0]));
   Table front = plan_table();
-  for (const PlannedStep& step : plan.front) front.add(plan_row(step, a.peak_flops));
+  const size_t listed = std::min(2 * request.most, plan.front.size());
+  for (size_t i = 0; i < listed; ++i) front.add(plan_row(plan.front[i], a.peak_flops));
   text += "\nNothing is better than these in time, memory and GPUs at once\n" + front.text(2);
+  if (listed < plan.front.size())
+    text += fmt::format("  … and {} more, slower and smaller (--top lists more, --json all)\n",
+                        plan.front.size() - listed);
   text += fmt::format("\n{} strategies looked at, {} of them do not fit into {} a GPU.\n",
                       plan.considered, plan.too_large, format_bytes(a.capacity_bytes));
   text += list_text("Not modelled", a.gaps);

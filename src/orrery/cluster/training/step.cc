@@ -207,14 +207,14 @@ class TrainingModel::Evaluation {
 
   StepEstimate run() {
     collect();
-    m_.kernels_->predict(kernels_, OperatingPoint{}, estimates_);
+    m_.kernels_->predict(kernels_, OperatingPoint{}, alone_);
     place();
     // The clock that the mean rank's power allows, while it waits and while it computes.
     Seconds busy;
-    for (size_t i = 0; i < kernels_.size(); ++i) busy += estimates_[i].seconds * counts_[i];
+    for (size_t i = 0; i < kernels_.size(); ++i) busy += alone_[i].seconds * counts_[i];
     const StepState state =
         m_.kernels_->settle(kernels_, counts_, std::max(Seconds(), answer_.step.value - busy),
-                            {OperatingPoint::Regime::kSustained, {}}, estimates_);
+                            {OperatingPoint::Regime::kSustained, {}}, alone_);
     place();
     answer_.clock = state.clock;
     answer_.energy = state.energy * s_.gpus;
@@ -234,8 +234,14 @@ class TrainingModel::Evaluation {
     for (const Launch& launch : pass.launches) {
       program_.launches.push_back(launch);
       program_.launches.back().count *= count;
-      kernels_.push_back(launch.kernel);
-      counts_.push_back(program_.launches.back().count * launch.times);
+      const auto like = std::ranges::find(kernels_, launch.kernel);
+      const auto at = static_cast<size_t>(like - kernels_.begin());
+      if (like == kernels_.end()) {
+        kernels_.push_back(launch.kernel);
+        counts_.push_back(0);
+      }
+      kernel_of_.push_back(at);
+      counts_[at] += program_.launches.back().count * launch.times;
     }
     return {begin, program_.launches.size()};
   }
@@ -260,7 +266,7 @@ class TrainingModel::Evaluation {
                                ? dense_ / s_.dense_replicas() + experts_ / s_.expert_replicas()
                                : dense_ + experts_;
     optimizer_ = add(optimizer_pass(updated, s_.wide_gradients), 1);
-    estimates_.resize(kernels_.size());
+    alone_.resize(kernels_.size());
   }
 
   static double sum_of(const std::vector<double>& counts) {
@@ -273,7 +279,7 @@ class TrainingModel::Evaluation {
     double launches = 0;
     for (size_t i = span.begin; i < span.end; ++i) {
       const Launch& launch = pass.launches[i - span.begin];
-      t.kernels += estimates_[i].seconds * (launch.count * launch.times);
+      t.kernels += alone_[kernel_of_[i]].seconds * (launch.count * launch.times);
       launches += launch.count;
     }
     t.gaps = c.gap * launches;
@@ -338,7 +344,7 @@ class TrainingModel::Evaluation {
     add_sends();
     if (s_.zero < 3) add_data_traffic(forward[slowest], backward[slowest]);
     for (size_t i = optimizer_.begin; i < optimizer_.end; ++i)
-      answer_.optimizer += estimates_[i].seconds;
+      answer_.optimizer += alone_[kernel_of_[i]].seconds;
     answer_.step.value = answer_.compute() + answer_.gaps + answer_.exposed_communication() +
                          answer_.bubble + answer_.optimizer;
   }
@@ -400,11 +406,13 @@ class TrainingModel::Evaluation {
 
   /// All that scales with kernels, waiting included, errs as they do; traffic on its own.
   void find_interval() {
-    adjust(program_.launches, estimates_);
+    std::vector<Estimate> estimates;
+    for (const size_t kernel : kernel_of_) estimates.push_back(alone_[kernel]);
+    adjust(program_.launches, estimates);
     LaunchCosts costs;
     costs.gap = m_.constants_.gap;
     costs.structure_spread = m_.constants_.structure_spread;
-    const TimeInterval kernels = compose(program_, estimates_, costs).step;
+    const TimeInterval kernels = compose(program_, estimates, costs).step;
     const double scaled =
         (answer_.compute() + answer_.gaps + answer_.bubble + answer_.optimizer).value;
     const double traffic = std::sqrt(error_.variance()) * kNinetyPercent;
@@ -434,9 +442,10 @@ class TrainingModel::Evaluation {
   double micro_batches_;
   size_t stages_;
   Program program_;
-  std::vector<Kernel> kernels_;
-  std::vector<double> counts_;  ///< Of each kernel in a mean rank's step.
-  std::vector<Estimate> estimates_;
+  std::vector<size_t> kernel_of_;           ///< Of each launch.
+  std::vector<Kernel> kernels_;             ///< Those that differ.
+  std::vector<double> counts_;              ///< Of each of them in a mean rank's step.
+  std::vector<Estimate> alone_;             ///< Of each of them.
   std::vector<std::array<Span, 3>> spans_;  ///< Of each part: forward, backward, again.
   Span optimizer_;
   double dense_ = 0, experts_ = 0;  ///< Parameters of the stage that holds most.

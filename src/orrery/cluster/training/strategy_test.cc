@@ -167,10 +167,6 @@ TEST(Frameworks, SetWhatTheirDefaultsAre) {
   EXPECT_EQ(megatron.zero, 1);
   EXPECT_TRUE(megatron.fused_attention && megatron.overlap_gradients && megatron.wide_gradients);
   EXPECT_FALSE(megatron.overlap_experts);
-  Strategy interleaved;
-  interleaved.chunks = 2;
-  framework("megatron-core").apply(interleaved);
-  EXPECT_TRUE(interleaved.overlap_experts);
 
   Strategy old;
   old.zero = 1;
