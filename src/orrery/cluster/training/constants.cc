@@ -45,7 +45,8 @@ TrainingConstants load_training_constants(const std::string& data_folder) {
       {"hidden_share", &c.hidden_share},
       {"hidden_experts", &c.hidden_experts},
       {"slowdown", &c.slowdown},
-      {"structure_spread", &c.structure_spread}};
+      {"structure_spread", &c.structure_spread},
+      {"structure_spread_experts", &c.structure_spread_experts}};
   for (const auto& [key, number] : numbers) *number = cited(key, Dimension::kCount);
   c.host = Seconds(cited("host", Dimension::kTime));
   c.gap = Seconds(cited("gap", Dimension::kTime));

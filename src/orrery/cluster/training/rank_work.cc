@@ -107,7 +107,7 @@ class LayerBuilder {
                  s_.sequence ? CollectiveKind::kReduceScatter : CollectiveKind::kAllReduce,
                  tokens() * static_cast<double>(model_.hidden) * kHalf, tensor_group(),
                  TrafficCause::kTensor);
-    work_.dense_parameters += static_cast<double>(model_.vocabulary / s_.tensor * model_.hidden);
+    work_.dense_parameters += static_cast<double>(rows * model_.hidden);
   }
 
   void head() {

@@ -62,8 +62,9 @@ struct TrainingConstants {
   Seconds host;                 ///< To launch one kernel.
   Seconds gap;                  ///< Between kernels of one stream.
   Bytes bucket;                 ///< Gradients that are sent together.
-  double structure_spread = 0;  ///< ln(true / predicted) that all kernels share.
-  Bytes context;                ///< What CUDA and the libraries hold of a device's memory.
+  double structure_spread = 0;  ///< ln(true / predicted) that all kernels share …
+  double structure_spread_experts = 0;  ///< … of models with experts.
+  Bytes context;                        ///< What CUDA and the libraries hold of a device's memory.
 };
 /// data/training/constants.yaml, each with its source.
 TrainingConstants load_training_constants(const std::string& data_folder);

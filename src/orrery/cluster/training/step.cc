@@ -384,14 +384,17 @@ class TrainingModel::Evaluation {
   /// forward one: what sticks out, one bucket at least.
   void add_data_traffic(Seconds forward, Seconds backward) {
     const double width = s_.wide_gradients ? 4 : 2;
-    for (const auto& [held, group] :
-         {std::pair(dense_, RankGroup{s_.dense_replicas(), s_.tensor}),
-          std::pair(experts_, RankGroup{s_.expert_replicas(), s_.expert})}) {
+    const std::array<std::pair<double, RankGroup>, 2> kinds = {
+        {{dense_, {s_.dense_replicas(), s_.tensor}},
+         {experts_, {s_.expert_replicas(), s_.expert}}}};
+    for (const auto& kind : kinds) {
+      const double held = kind.first;
+      const RankGroup group = kind.second;
       if (group.size <= 1 || held <= 0) continue;
       const double bucket = std::min(1.0, m_.constants_.bucket.value / (held * width));
-      const auto add = [&](TrafficCause cause, CollectiveKind kind, double bytes, ElementType type,
+      const auto add = [&](TrafficCause cause, CollectiveKind code, double bytes, ElementType type,
                            Seconds window) {
-        const Estimate e = m_.collectives_->predict({kind, Bytes(bytes), group, type}).estimate;
+        const Estimate e = m_.collectives_->predict({code, Bytes(bytes), group, type}).estimate;
         add_traffic(cause, e, e.seconds, std::max(e.seconds - window, e.seconds * bucket));
       };
       add(TrafficCause::kGradients,
@@ -411,7 +414,8 @@ class TrainingModel::Evaluation {
     adjust(program_.launches, estimates);
     LaunchCosts costs;
     costs.gap = m_.constants_.gap;
-    costs.structure_spread = m_.constants_.structure_spread;
+    costs.structure_spread =
+        experts_ > 0 ? m_.constants_.structure_spread_experts : m_.constants_.structure_spread;
     const TimeInterval kernels = compose(program_, estimates, costs).step;
     const double scaled =
         (answer_.compute() + answer_.gaps + answer_.bubble + answer_.optimizer).value;

@@ -30,6 +30,8 @@ TransformerDescription describe_gpt2(const Reading& reading) {
   d.norm = Norm::kLayer;
   d.tied_embeddings = reading.tied(true);
   d.learnt_positions = c.size({"n_positions", "max_position_embeddings"});
+  constexpr double kDropout = 0.1;  // transformers' default of GPT2Config
+  d.dropout = c.real_or({"resid_pdrop"}, kDropout) > 0;
   const int64_t layers = layer_count(reading);
   for (int64_t i = 0; i < layers; ++i) {
     SoftmaxAttention a = read_attention(reading, i, "attn");
