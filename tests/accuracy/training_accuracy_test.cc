@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -269,6 +270,23 @@ TEST(Training, BridgeExpertsAndBlackwell) {
     EXPECT_LT(errors.mean(), 0.3) << system;  // seen: 22.5 to 25.1 %
   }
   fmt::print("{} rows refused\n", refused);
+}
+
+// A StableHLO module of one step, with its collectives, straight onto a cluster. Published to two
+// decimals: 0.10 s on four A100.
+TEST(Training, ResNet50ModuleOnFourA100) {
+  ORRERY_SHARED_DATA_OR_SKIP(path,
+                             "stablehlo/hespas/resnet_50_train_step_4_devices_1024_batch.mlir");
+  PredictRequest request;
+  request.workload = path;
+  request.device = "dgx-a100";
+  const PredictAnswer answer = session().predict(request);
+  constexpr double kMeasured = 0.1;
+  std::printf("ResNet-50, 4 A100: %.1f ms, %+.1f %%\n", answer.latency_s * 1e3,
+              100 * (answer.latency_s / kMeasured - 1));
+  EXPECT_NEAR(answer.latency_s / kMeasured, 1, 0.15);
+  EXPECT_LE(answer.latency_low_s, kMeasured);
+  EXPECT_GE(answer.latency_high_s, kMeasured);
 }
 
 }  // namespace

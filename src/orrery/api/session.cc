@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "orrery/api/model_choice.h"
+#include "orrery/api/module_collectives.h"
 #include "orrery/api/step_detail.h"
 #include "orrery/api/trust.h"
 #include "orrery/base/data_folder.h"
@@ -109,7 +111,10 @@ PredictAnswer Session::predict(const PredictRequest& request, StepDetail* detail
   const auto& stack_entry = Registry<Stack>::instance().at(request.stack, "stack");
   Registry<KernelModel>::instance().at(request.kernel_model, "kernel model");  // before reading
   const auto [of_device, of_stack] = split_overrides(request.overrides);
-  const Device device = catalogue_.device(request.device, of_device);
+  std::optional<Cluster> cluster;
+  if (catalogue_.is_cluster(request.device))
+    cluster = catalogue_.cluster(request.device, of_device);
+  const Device device = cluster ? cluster->device : catalogue_.device(request.device, of_device);
   const Workload workload = load_workload(request.workload, request.read);
   const auto stack = stack_entry.create();
   const StackConstants constants = load_stack_constants(data_folder_, stack->name(), of_stack);
@@ -127,6 +132,16 @@ PredictAnswer Session::predict(const PredictRequest& request, StepDetail* detail
   cool.regime = OperatingPoint::Regime::kBurst;
   cool.queued = true;
   predictor->predict(kernels, cool, estimates);
+  std::optional<ModuleCollectives> network;
+  if (cluster) {
+    const auto library = Registry<CollectiveLibrary>::instance()
+                             .at(default_library(*cluster), "library of collectives")
+                             .create()
+                             ->bind(*cluster, data_folder_);
+    // Optimised HLO holds what the compiler combined already.
+    network.emplace(workload, program, *library, workload.format() != "hlo");
+    network->put(estimates);
+  }
   const auto composed = [&](std::vector<Estimate> times) {
     adjust(program.launches, times);
     return compose(program, times, costs);
@@ -137,7 +152,9 @@ PredictAnswer Session::predict(const PredictRequest& request, StepDetail* detail
   for (const Launch& launch : program.launches) counts.push_back(launch.count);
   // Queued back to back, or one call and a wait after the other: each at its own mean power.
   const auto settle = [&](Seconds step, std::vector<Estimate>& at) {
-    return predictor->settle(kernels, counts, step - burst.kernels, cool, at);
+    const StepState state = predictor->settle(kernels, counts, step - burst.kernels, cool, at);
+    if (network) network->put(at);
+    return state;
   };
   std::vector<Estimate> waiting = estimates, queued = estimates;
   const StepState state = settle(burst.step.value, queued);
@@ -171,7 +188,8 @@ PredictAnswer Session::predict(const PredictRequest& request, StepDetail* detail
   std::vector<std::string> launch_bounds;
   for (size_t i = 0; i < kernels.size(); ++i) {
     const Launch& launch = program.launches[i];
-    const Explanation why = predictor->explain(launch.kernel, request.point);
+    Explanation why = predictor->explain(launch.kernel, request.point);
+    if (network && network->holds(i)) why.bound = "network";
     const double seconds = launch.count * estimates[i].seconds.value;
     answer.flops += launch.count * launch.kernel.cost.flops();
     answer.bytes += launch.count * launch.kernel.cost.bytes();
@@ -235,6 +253,14 @@ PredictAnswer Session::predict(const PredictRequest& request, StepDetail* detail
                    std::move(m.peak_at),
                    std::move(m.holders)};
   answer.memory.fits = answer.memory.peak_bytes <= answer.memory.capacity_bytes;
+  if (network) {
+    append_new(answer.gaps, network->gaps());
+    append_new(answer.gaps, cluster->gaps);
+  } else if (program.communicates) {
+    append_new(answer.gaps,
+               {"collectives are timed by their local memory traffic only: on a cluster "
+                "(--on dgx-h100) they run over its network"});
+  }
   append_new(answer.gaps, device.gaps);
   append_new(answer.gaps, predictor->gaps(request.point));
   if (device.name != constants.measured_on)
@@ -243,7 +269,7 @@ PredictAnswer Session::predict(const PredictRequest& request, StepDetail* detail
   answer.provenance = {
       {"workload", request.workload},
       {"format", workload.format()},
-      {"device", device.name},
+      {"device", cluster ? fmt::format("{} of {}", device.name, cluster->name) : device.name},
       {"stack",
        constants.version.empty() ? request.stack : request.stack + " " + constants.version},
       {"kernel_model", answer.kernel_model},

@@ -74,8 +74,10 @@ ReadOptions WorkloadOptions::resolved() const {
 
 void DeviceOptions::declare(CLI::App& app, bool required) {
   auto* option =
-      app.add_option("--on", device,
-                     "The device: a name that 'orrery hardware' lists, or a YAML file of your own")
+      app.add_option(
+             "--on", device,
+             "The device: a name that 'orrery hardware' lists, or a YAML file of your own; of a "
+             "cluster one device, with collectives on its network")
           ->type_name("DEVICE");
   if (required) option->required();
   declare_set(app, sets);

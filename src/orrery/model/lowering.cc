@@ -283,10 +283,6 @@ Program lower(const Workload& w, const Device& device, const FusionRules& stack_
   count_arguments(w, program);
 
   program.communicates = has_collectives;
-  if (has_collectives)
-    add_gap(program.gaps,
-            "collectives are timed by their local memory traffic only; the network is not modelled "
-            "yet");
   if (!w.shardings().empty() && w.format() == "stablehlo")
     add_gap(program.gaps,
             "the module carries shardings and is not partitioned: arguments and outputs are those "
