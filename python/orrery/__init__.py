@@ -310,7 +310,7 @@ def train(
         >>> orrery.train("llama3-8b", on="dgx-h100", dp=8, global_batch=128, seq=8192)["step_s"]
 
     model      a language model of the zoo, or a Hugging Face config.json
-    framework  whose defaults hold: "megatron-core", "megatron-2021", "fsdp"
+    framework  whose defaults hold: "megatron-core", "megatron-2021", "fsdp", "maxtext"
     The rest is as ``orrery train --help`` has it.
     """
     return _call(

@@ -80,6 +80,29 @@ def grouped(experts, tokens, n, k, weight_gradient=False):
     return make, 0, 2.0 * tokens * n * k
 
 
+def experts(count, tokens, n, k, narrow, together):
+    """Rows of experts one after the other: a product each, or one grouped kernel in 8 bits."""
+    def make():
+        rows = tokens // count
+        a = rand(tokens, k, dtype=FP8 if narrow else BF16)
+        b = rand(count, n, k, dtype=FP8 if narrow else BF16).transpose(1, 2)
+        one = torch.ones((), device=GPU)
+        if together:
+            ends = torch.arange(1, count + 1, device=GPU, dtype=torch.int32) * rows
+            scales = torch.ones(tokens, device=GPU), torch.ones(count, n, device=GPU)
+            return lambda: torch._scaled_grouped_mm(a, b, *scales, offs=ends, out_dtype=BF16)
+
+        def run():
+            for i in range(count):
+                part = a[i * rows:(i + 1) * rows]
+                if narrow:
+                    torch._scaled_mm(part, b[i], one, one, out_dtype=BF16, use_fast_accum=True)
+                else:
+                    torch.mm(part, b[i])
+        return run
+    return make, 0, 2.0 * tokens * n * k
+
+
 def compiled(function, inputs, backward, passes):
     """`passes` counts how often tensors of the first input's size are read or written."""
     def make():
@@ -188,6 +211,14 @@ def cases():
         yield "grouped", p, grouped(e, t, n, k)
         yield "grouped_data_gradient", p, grouped(e, t, k, n)
         yield "grouped_weight_gradient", p, grouped(e, t, n, k, True)
+    for e, t, n, k in ((8, 32768, 4096, 7168), (8, 32768, 7168, 2048), (16, 49152, 1856, 2688),
+                       (16, 49152, 2688, 1856), (16, 32768, 5760, 2880), (4, 16384, 3072, 4096),
+                       (4, 16384, 4096, 1536), (16, 65536, 1536, 2048), (16, 65536, 2048, 768),
+                       (128, 32768, 1536, 2048), (32, 16384, 3072, 4096)):
+        p = dict(experts=e, tokens=t, n=n, k=k)
+        yield "experts_fp8_grouped", p, experts(e, t, n, k, True, True)
+        yield "experts_fp8_one_by_one", p, experts(e, t, n, k, True, False)
+        yield "experts_bf16_one_by_one", p, experts(e, t, n, k, False, False)
     for rows, width in ((1024, 12288), (8192, 4096), (8192, 8192), (2048, 12288), (1024, 16384),
                         (16384, 7168)):
         p = dict(rows=rows, width=width)

@@ -113,7 +113,7 @@ class CollectiveCommand final : public Command {
     const Session session;
     if (!fits_.empty()) return fit(session);
     if (request_.cluster.empty()) throw_usage("--on CLUSTER is missing");
-    for (const std::string& text : sets_) request_.overrides.push_back(split_pair(text, "--set"));
+    request_.overrides = read_overrides(sets_);
     if (!batch_.empty()) {
       if (json_) throw_usage("a batch writes CSV; leave --json out");
       if (!request_.network.name.empty()) throw_usage("--network takes one call, not a batch");

@@ -95,6 +95,7 @@ void declare_set(CLI::App& app, std::vector<std::string>& sets) {
 
 std::vector<Override> read_overrides(const std::vector<std::string>& sets) {
   std::vector<Override> overrides;
+  overrides.reserve(sets.size());
   for (const std::string& text : sets) overrides.push_back(split_pair(text, "--set"));
   return overrides;
 }

@@ -17,8 +17,7 @@ class PlanCommand final : public Command {
     app.add_option("--on", request_.cluster, "The cluster (see 'orrery hardware'), or a YAML file")
         ->type_name("CLUSTER")
         ->required();
-    app.add_option("--set", sets_, "What if: fabric.nvlink.bandwidth=900GB/s; may be repeated")
-        ->type_name("PATH=VALUE");
+    declare_set(app, sets_);
     app.add_option("--gpus", request_.gpus, "Devices; several numbers are compared: 512,1024")
         ->type_name("N")
         ->delimiter(',')
@@ -38,7 +37,7 @@ class PlanCommand final : public Command {
         ->type_name("T")
         ->capture_default_str();
     app.add_option("--framework", request_.framework,
-                   "Whose defaults hold: megatron-core, megatron-2021, fsdp")
+                   "Whose defaults hold: megatron-core, megatron-2021, fsdp, maxtext")
         ->type_name("NAME")
         ->capture_default_str();
     app.add_option("--top", request_.most, "Layouts that are listed")
@@ -58,7 +57,7 @@ class PlanCommand final : public Command {
 
   int run() override {
     request_.strategy.precision = training_precision(dtype_);
-    for (const std::string& set : sets_) request_.overrides.push_back(split_pair(set, "--set"));
+    request_.overrides = read_overrides(sets_);
     const PlanAnswer answer = Session().plan(request_);
     fmt::print("{}", json_ ? to_json(answer, request_) + "\n" : plan_text(answer, request_));
     return 0;

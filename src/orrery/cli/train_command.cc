@@ -18,8 +18,7 @@ class TrainCommand final : public Command {
     app.add_option("--on", request_.cluster, "The cluster (see 'orrery hardware'), or a YAML file")
         ->type_name("CLUSTER")
         ->required();
-    app.add_option("--set", sets_, "What if: fabric.nvlink.bandwidth=900GB/s; may be repeated")
-        ->type_name("PATH=VALUE");
+    declare_set(app, sets_);
     Strategy& s = request_.strategy;
     s.gpus = 0;
     const auto count = [&](const std::string& name, int& value, const std::string& help) {
@@ -59,7 +58,7 @@ class TrainCommand final : public Command {
         ->type_name("NAME")
         ->capture_default_str();
     app.add_option("--framework", request_.framework,
-                   "Whose defaults hold: megatron-core, megatron-2021, fsdp")
+                   "Whose defaults hold: megatron-core, megatron-2021, fsdp, maxtext")
         ->type_name("NAME")
         ->capture_default_str();
     app.add_option("--zero", s.zero,
@@ -101,7 +100,7 @@ class TrainCommand final : public Command {
     for (const char* name : {"zero", "attention", "overlap-tensor", "overlap-experts",
                              "overlap-gradients", "gradients"})
       if (app_->count("--" + std::string(name)) > 0) request_.given.emplace_back(name);
-    for (const std::string& set : sets_) request_.overrides.push_back(split_pair(set, "--set"));
+    request_.overrides = read_overrides(sets_);
     const TrainAnswer answer = Session().train(request_);
     fmt::print("{}", json_ ? to_json(answer, request_) + "\n" : train_text(answer, request_));
     return answer.fits ? 0 : static_cast<int>(ErrorKind::kInfeasible);

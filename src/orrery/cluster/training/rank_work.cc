@@ -118,8 +118,9 @@ class LayerBuilder {
     if (model_.tied_embeddings && s_.pipeline == 1)
       work_.dense_parameters -= static_cast<double>(words * model_.hidden);
     const double logits = tokens() * static_cast<double>(words);
-    forward(bytes_loop(logits, kHalf, 0), 1, c_.loss);
-    backward(bytes_loop(logits, kHalf, kHalf), 1, c_.loss_backward);
+    const double width = s_.wide_scores ? kWide : kHalf;  // of logits as they are written
+    forward(bytes_loop(logits, width, width - kHalf), 1, c_.loss);
+    backward(bytes_loop(logits, width, width), 1, c_.loss_backward);
     work_.kept_bytes += own(model_.hidden) * kHalf;
     work_.working_bytes += logits * (kHalf + kWide);
     if (s_.tensor > 1) {
@@ -449,7 +450,11 @@ class LayerBuilder {
         static_cast<double>(batch) * static_cast<double>(queries) * static_cast<double>(s_.length);
     Pass inner;
     add(inner, kernels::product(half_, batch, queries, s_.length, a.head), 1, 1);
-    add(inner, bytes_loop(scores, kHalf, kHalf), 1, 1);  // scale, mask and softmax in one
+    // Scale, mask and softmax in one; in 32 bits, as a compiler does it, a pass for the largest
+    // and one for the rest, of what the product wrote wider.
+    const bool wide = s_.wide_scores;
+    add(inner, wide ? bytes_loop(scores, 2 * kWide, kWide) : bytes_loop(scores, kHalf, kHalf), 1,
+        1);
     if (model_.dropout) add(inner, bytes_loop(scores, kHalf, kHalf + kMask), 1, 1);
     add(inner, kernels::product(half_, batch, queries, a.value_head, s_.length), 1, 1);
     for (const Launch& launch : inner.launches) forward(launch.kernel, launch.count, launch.times);
@@ -458,7 +463,8 @@ class LayerBuilder {
     backward(kernels::product(half_, batch, queries, s_.length, a.value_head));
     backward(kernels::product(half_, batch, s_.length, a.value_head, queries));
     if (model_.dropout) backward(bytes_loop(scores, kHalf + kMask, kHalf));
-    backward(bytes_loop(scores, 2 * kHalf, kHalf));
+    backward(wide ? bytes_loop(scores, 2 * (kHalf + kWide), kWide)
+                  : bytes_loop(scores, 2 * kHalf, kHalf));
     backward(kernels::product(half_, batch, queries, a.head, s_.length));
     backward(kernels::product(half_, batch, s_.length, a.head, queries));
     if (s_.recompute == Recompute::kSelective) {

@@ -145,10 +145,19 @@ const std::vector<Framework>& frameworks() {
          s.wide_gradients = true;
          s.zero = 0;
        }},
+      {"maxtext",
+       "MaxText's fsdp axis under XLA with attention written out: weights sharded over all data "
+       "ranks, scores and logits in 32 bits",
+       "github.com/AI-Hypercomputer/maxtext, attention=dot_product",
+       [](Strategy& s) {
+         s.fused_attention = s.wide_gradients = false;
+         s.wide_scores = s.overlap_gradients = s.overlap_parameters = s.graphs = true;
+         s.zero = 3;
+       }},
       {"fsdp",
-       "PyTorch FSDP or MaxText: weights, gradients and optimiser sharded over all data ranks, "
+       "PyTorch FSDP: weights, gradients and optimiser sharded over all data ranks, "
        "gathered a layer ahead of their use, gradients in 16 bits",
-       "Zhao et al. 2023 (arXiv:2304.11277); MaxText's fsdp axis",
+       "Zhao et al. 2023 (arXiv:2304.11277)",
        [](Strategy& s) {
          s.fused_attention = s.overlap_gradients = s.overlap_parameters = true;
          s.wide_gradients = false;

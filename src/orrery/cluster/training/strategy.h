@@ -48,6 +48,7 @@ struct Strategy {
 
   bool fused_attention = true;     ///< One kernel, or products, softmax and dropout.
   bool fused_sinks = false;        ///< … also where softmax has a learnt sink (cuDNN 9.18).
+  bool wide_scores = false;        ///< Scores of unfused attention, and logits, in 32 bits.
   bool wide_gradients = true;      ///< Gradients are kept, and added over ranks, in 32 bits.
   bool overlap_gradients = true;   ///< Data-parallel traffic runs behind the backward pass.
   bool overlap_parameters = true;  ///< Gathering of sharded weights behind the forward pass.
