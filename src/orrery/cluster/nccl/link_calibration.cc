@@ -265,7 +265,8 @@ class Calibration {
       Explained e;
       e.row = row;
       e.table = t;
-      e.place = place_group(model.cluster(), row->call.group);
+      // It points into the cluster: into that of the table, which outlives the models.
+      e.place = place_group(tables_[t].cluster, row->call.group);
       if (e.place.nodes > 1)
         throw_usage(fmt::format("line {}: {} ranks are more than a node of {}", row->line,
                                 row->call.group.size, model.cluster().name));
