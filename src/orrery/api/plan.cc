@@ -15,12 +15,11 @@ PlanAnswer Session::plan(const PlanRequest& request) const {
   PlanQuestion question;
   question.fixed = request.strategy;
   framework(request.framework).apply(question.fixed);
-  question.fixed.overlap_tensor = true;
+  question.fixed.overlap_tensor = true;  // as the help says
   for (const int gpus : request.gpus) {
     if (gpus > model.cluster().largest())
-      throw Error(ErrorKind::kInfeasible, {},
-                  fmt::format("{} has {:.0f} devices at most, not {}", model.cluster().name,
-                              model.cluster().largest(), gpus));
+      throw_infeasible(fmt::format("{} has {:.0f} devices at most, not {}", model.cluster().name,
+                                   model.cluster().largest(), gpus));
     question.gpus.push_back(gpus);
   }
   PlanAnswer answer;
@@ -29,18 +28,16 @@ PlanAnswer Session::plan(const PlanRequest& request) const {
   answer.plan = make_plan(model, question);
   const Plan& plan = answer.plan;
   if (plan.considered == 0)
-    throw Error(ErrorKind::kInfeasible, {},
-                fmt::format("no strategy divides {} GPUs and {} sequences: change --gpus or "
-                            "--global-batch to have common factors",
-                            request.gpus.front(), request.strategy.global_batch));
+    throw_infeasible(
+        fmt::format("no strategy divides {} GPUs and {} sequences: change --gpus or "
+                    "--global-batch to have common factors",
+                    request.gpus.front(), request.strategy.global_batch));
   if (plan.layouts.empty())
-    throw Error(
-        ErrorKind::kInfeasible, {},
-        fmt::format(
-            "{} does not fit: of {} strategies the smallest ({}) needs {} of {} a GPU; give "
-            "more GPUs, a shorter --seq or GPUs with more memory",
-            request.model, plan.considered, in_words(plan.smallest), format_bytes(plan.least_bytes),
-            format_bytes(answer.capacity_bytes)));
+    throw_infeasible(fmt::format(
+        "{} does not fit: of {} strategies the smallest ({}) needs {} of {} a GPU; give "
+        "more GPUs, a shorter --seq or GPUs with more memory",
+        request.model, plan.considered, in_words(plan.smallest), format_bytes(plan.least_bytes),
+        format_bytes(answer.capacity_bytes)));
   answer.gaps = model.gaps(plan.layouts.front().strategy);
   return answer;
 }

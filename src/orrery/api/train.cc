@@ -134,11 +134,10 @@ TrainAnswer Session::train(const TrainRequest& request) const {
   answer.strategy = resolved(request);
   const Strategy& s = answer.strategy;
   if (const auto found = faults(s, model.description()); !found.empty())
-    throw Error(ErrorKind::kInfeasible, {}, fmt::format("{}", fmt::join(found, "; ")));
+    throw_infeasible(fmt::format("{}", fmt::join(found, "; ")));
   if (s.gpus > model.cluster().largest())
-    throw Error(ErrorKind::kInfeasible, {},
-                fmt::format("{} has {:.0f} devices at most, not {}", model.cluster().name,
-                            model.cluster().largest(), s.gpus));
+    throw_infeasible(fmt::format("{} has {:.0f} devices at most, not {}", model.cluster().name,
+                                 model.cluster().largest(), s.gpus));
   answer.estimate = model.evaluate(s);
   const double seconds = answer.estimate.step.value.value;
   answer.tokens_per_s_per_gpu = static_cast<double>(s.global_batch * s.length) / seconds / s.gpus;

@@ -50,7 +50,9 @@ class PlanCommand final : public Command {
         "micro-batch,\n"
         "recomputation and ZeRO; all of them, where they divide and fit. A layout is listed with "
         "its\n"
-        "quickest variant. Exit code 4: nothing divides, or nothing fits.\n\n"
+        "quickest variant. Tensor-parallel traffic is taken to run in pieces behind its products, "
+        "as\n"
+        "'train --overlap-tensor' has it. Exit code 4: nothing divides, or nothing fits.\n\n"
         "Example:\n"
         "  orrery plan llama3-405b --on dgx-h100 --gpus 16384 --global-batch 2048 --seq 8192");
   }

@@ -31,14 +31,6 @@ std::vector<int> doublings(int64_t most) {
   return found;
 }
 
-int64_t experts_of(const TransformerDescription& model) {
-  int64_t experts = 0;
-  for (const Layer& layer : model.layers)
-    if (const auto* moe = std::get_if<MixtureOfExperts>(&layer.feed_forward))
-      experts = std::max(experts, moe->experts);
-  return experts;
-}
-
 /// One layout: everything that says where weights lie.
 using Layout = std::tuple<int, int, int, int, int>;
 Layout layout_of(const Strategy& s) { return {s.gpus, s.tensor, s.pipeline, s.context, s.expert}; }
@@ -60,7 +52,7 @@ class Search {
     std::vector<Strategy> found;
     const TransformerDescription& d = model_.description();
     const auto layers = static_cast<int>(d.layers.size());
-    const int64_t experts = experts_of(d);
+    const int64_t experts = most_experts(d);
     for (const int gpus : question_.gpus)
       for (const int tensor : doublings(model_.cluster().node_size())) {
         if (gpus % tensor != 0) continue;

@@ -11,7 +11,6 @@ namespace orrery {
 /// A strategy's work: a part for each distinct layer, then embedding and head.
 struct TrainingModel::Parts {
   std::vector<RankWork> works;
-  std::vector<int> chunk_layers;            ///< Layers by chunk.
   std::vector<std::vector<double>> counts;  ///< Of each part, by stage.
   size_t embedding = 0, head = 0;
 };
@@ -102,12 +101,12 @@ TrainingModel::Parts TrainingModel::parts_of(const Strategy& strategy,
     }
 
   const auto stages = static_cast<size_t>(strategy.pipeline);
-  parts.chunk_layers =
+  const std::vector<int> by_chunk =
       layers_by_chunk(static_cast<int>(model_.layers.size()), strategy.pipeline, strategy.chunks);
   parts.counts.assign(parts.works.size(), std::vector<double>(stages, 0));
   size_t layer = 0;
-  for (size_t chunk = 0; chunk < parts.chunk_layers.size(); ++chunk)
-    for (int i = 0; i < parts.chunk_layers[chunk]; ++i)
+  for (size_t chunk = 0; chunk < by_chunk.size(); ++chunk)
+    for (int i = 0; i < by_chunk[chunk]; ++i)
       ++parts.counts[static_cast<size_t>(kind_of_[layer++])][chunk % stages];
   parts.counts[parts.embedding].front() = 1;
   parts.counts[parts.head].back() = 1;

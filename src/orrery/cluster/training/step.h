@@ -58,7 +58,7 @@ class TrainingModel {
 
   /// Of a strategy without `faults`.
   StepEstimate evaluate(const Strategy& strategy) const;
-  /// Memory alone, a hundred times faster.
+  /// Memory alone, in a tenth of the time.
   RankMemory memory(const Strategy& strategy) const;
   /// What the answer leaves out.
   std::vector<std::string> gaps(const Strategy& strategy) const;

@@ -14,15 +14,6 @@ namespace {
 /// Of a rank's micro-batch; so that sizes of scores fit 64 bits.
 constexpr int64_t kMostTokens = int64_t{1} << 28;
 
-/// Experts of the model's layers; 0: it has none.
-int64_t experts_of(const TransformerDescription& model) {
-  int64_t experts = 0;
-  for (const Layer& layer : model.layers)
-    if (const auto* moe = std::get_if<MixtureOfExperts>(&layer.feed_forward))
-      experts = std::max(experts, moe->experts);
-  return experts;
-}
-
 void check_heads(const Strategy& s, const TransformerDescription& model,
                  std::vector<std::string>& found) {
   for (const Layer& layer : model.layers) {
@@ -37,6 +28,14 @@ void check_heads(const Strategy& s, const TransformerDescription& model,
 }
 
 }  // namespace
+
+int64_t most_experts(const TransformerDescription& model) {
+  int64_t experts = 0;
+  for (const Layer& layer : model.layers)
+    if (const auto* moe = std::get_if<MixtureOfExperts>(&layer.feed_forward))
+      experts = std::max(experts, moe->experts);
+  return experts;
+}
 
 std::vector<std::string> faults(const Strategy& s, const TransformerDescription& model) {
   std::vector<std::string> found;
@@ -74,7 +73,7 @@ std::vector<std::string> faults(const Strategy& s, const TransformerDescription&
                     s.chunks, s.micro_batches(), s.pipeline));
   if (s.schedule == PipelineSchedule::kZeroBubble && s.chunks > 1)
     found.emplace_back("the zero-bubble schedule takes one chunk a stage");
-  const int64_t experts = experts_of(model);
+  const int64_t experts = most_experts(model);
   if (s.expert > 1 && experts == 0) found.emplace_back("--ep needs a model with experts");
   if (s.expert > 1 && experts > 0 && experts % s.expert != 0)
     found.push_back(fmt::format("{} experts do not divide by --ep {}", experts, s.expert));

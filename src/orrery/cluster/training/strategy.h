@@ -66,6 +66,9 @@ struct Strategy {
   bool operator==(const Strategy&) const = default;
 };
 
+/// The most experts that a layer of the model has; 0: it has none.
+int64_t most_experts(const TransformerDescription& model);
+
 /// Every reason why the strategy cannot run the model, in sentences that say what to change;
 /// empty: it can. Memory is not looked at.
 std::vector<std::string> faults(const Strategy& strategy, const TransformerDescription& model);
