@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "orrery/base/units.h"
+
+namespace orrery {
+
+/// Tokens of one prompt that a step computes, after `context` of the same sequence whose keys and
+/// values are there already.
+struct PrefillChunk {
+  int64_t tokens = 0;
+  int64_t context = 0;
+  bool last = false;  ///< Its last token's logits are sampled.
+};
+
+/// What one rank of an engine computes in one step.
+struct StepShape {
+  std::span<const PrefillChunk> prefills;
+  int64_t decodes = 0;            ///< Sequences that get their next token, …
+  int64_t tokens_per_decode = 1;  /// … each by so many tokens (more than one: speculation).
+  int64_t decode_context = 0;     ///< Σ of the tokens they look at, the new one included, …
+  int64_t windowed_context = 0;   ///< … at most StepTimes::window() each, …
+  int64_t longest_decode = 0;     ///< … and the most that one of them looks at.
+  /// Tokens of all ranks that share the experts (data-parallel attention); 0: its own alone.
+  int64_t group_tokens = 0;
+
+  int64_t prefill_tokens() const {
+    int64_t sum = 0;
+    for (const PrefillChunk& chunk : prefills) sum += chunk.tokens;
+    return sum;
+  }
+  int64_t tokens() const { return prefill_tokens() + decodes * tokens_per_decode; }
+};
+
+/// How long a step takes.
+struct StepTime {
+  Seconds device;  ///< Of the slowest pipeline stage.
+  Seconds host;    ///< Of the engine's own loop: beside the device where it schedules ahead.
+};
+
+/// What a simulated engine asks about its steps. Thread-safe; the same question has the same
+/// answer.
+class StepTimes {
+ public:
+  virtual ~StepTimes() = default;
+  virtual StepTime of(const StepShape& shape) const = 0;
+  /// Tokens that windowed layers look at; 0: there are none.
+  virtual int64_t window() const { return 0; }
+  /// Stages that a step passes through, each taking `StepTime::device`.
+  virtual int pipeline() const { return 1; }
+};
+
+/// Room for keys and values on one rank, in blocks. A sequence of n tokens takes
+///
+///   ceil(n / tokens) + ceil(windowed · ceil(min(n, window) / tokens)) + fixed
+///
+/// of them, where layers that look at all tokens set the size of a block.
+struct KvRoom {
+  int64_t blocks = 0;   ///< That there are.
+  int64_t tokens = 16;  ///< Of a block.
+  double windowed = 0;  ///< Size of windowed layers over that of the others.
+  int64_t window = 0;
+  int64_t fixed = 0;  ///< State of linear attention and the like.
+
+  int64_t needed(int64_t n) const;
+};
+
+}  // namespace orrery
