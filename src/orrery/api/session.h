@@ -12,6 +12,7 @@
 #include "orrery/api/collectives.h"
 #include "orrery/api/model_choice.h"
 #include "orrery/api/plan.h"
+#include "orrery/api/serving_engine.h"
 #include "orrery/api/timeline.h"
 #include "orrery/api/train.h"
 #include "orrery/base/registry.h"
@@ -215,6 +216,9 @@ class Session {
   /// What `train` asks, for many strategies.
   TrainingModel training_model(const std::string& model, const std::string& cluster,
                                const std::vector<Override>& overrides) const;
+  /// An engine as a simulation asks it for the times of its steps; `kInfeasible` where the model
+  /// does not fit.
+  ServingEngine serving_engine(const EngineRequest& request) const;
   /// A Chakra trace (.et) too.
   InspectAnswer inspect(const std::string& workload, const ReadOptions& options) const;
   /// Plays Chakra traces as ASTRA-sim does.

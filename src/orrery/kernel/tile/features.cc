@@ -126,7 +126,8 @@ TileClass TileGpu::class_of(const Kernel& kernel) const {
       return TileClass::kVectorProduct;
     if (p->weight != ElementType::kNone && bit_width(p->weight) < bit_width(type))
       return grouped ? TileClass::kGroupedWeightOnlyProduct : TileClass::kWeightOnlyProduct;
-    if (p->scale_block > 0)
+    // Experts in four bits have scales for blocks, as their formats say.
+    if (p->scale_block > 0 || (grouped && bit_width(type) == 4))
       return grouped ? TileClass::kGroupedScaledProduct : TileClass::kScaledProduct;
     const int bits = bit_width(type);
     if (p->compiled && !grouped && bits == 16) return TileClass::kCompiledProduct;

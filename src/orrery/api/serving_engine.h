@@ -1,0 +1,52 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "orrery/api/model_choice.h"
+#include "orrery/hardware/cluster.h"
+#include "orrery/serving/engine/engine_times.h"
+#include "orrery/serving/engine/layout.h"
+#include "orrery/serving/step_times.h"
+
+namespace orrery {
+
+/// An engine that serves a model.
+struct EngineRequest : ModelChoice {
+  std::string model;   ///< A Hugging Face config.json or a zoo name.
+  std::string device;  ///< A device or a cluster; of a device, the cluster it is usually in.
+  std::vector<Override> overrides;
+  std::string engine = "vllm";  ///< "vllm", "sglang", "trtllm", "vidur"
+  std::vector<std::pair<std::string, std::string>> settings = {};  ///< Of the engine's constants.
+  ServingLayout layout;
+  ServingPrecision precision;
+  double memory_fraction = 0.9;  ///< Of a device's memory that the engine may take.
+  int64_t max_batched_tokens = 2048;
+  int64_t max_seqs = 256;
+  int64_t block_tokens = 16;
+  int64_t kv_blocks = 0;    ///< 0: what memory leaves.
+  double routing_skew = 1.2;  ///< Tokens of expert i as (i+1)^-skew; 0: all alike.
+};
+
+/// Memory of one device of the engine.
+struct EngineMemory {
+  double capacity = 0;  ///< What the engine may take.
+  double weights = 0;
+  double working = 0;  ///< Of a step, and of the runtime.
+  double cache = 0;    ///< What is left for keys and values.
+};
+
+struct ServingEngine {
+  Cluster cluster;
+  TransformerDescription model;
+  std::shared_ptr<EngineTimes> times;
+  KvRoom room;
+  EngineMemory memory;
+  double kv_bytes_per_token = 0;  ///< Of a whole engine: what a disaggregated one ships.
+  std::vector<std::string> gaps;
+  std::vector<std::pair<std::string, std::string>> provenance;
+};
+
+}  // namespace orrery

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "orrery/base/units.h"
+
+namespace orrery {
+
+/// What an engine costs beside its kernels, and how it runs them.
+struct EngineCosts {
+  std::string engine;   ///< "vllm"
+  std::string version;  ///< That it was measured with.
+  // The loop on the host, for each step:
+  Seconds step;       ///< Schedule, prepare, launch, sample, hand out.
+  Seconds sequence;   ///< … more for each sequence of the step, …
+  Seconds token;      ///< … for each token of prompts.
+  bool ahead = true;  ///< The next step is scheduled while the device runs this one.
+  // The device, for each step:
+  Seconds gap;  ///< Between one step's last kernel and the next one's first.
+  // Around a request:
+  Seconds before;                 ///< From its arrival to the queue: API, tokeniser.
+  Seconds before_token;           ///< … more for each token of the prompt.
+  Seconds after;                  ///< From a token's step to the user.
+  double kernels = 1;             ///< Times of its kernels over those of the fits.
+  int64_t captured = 512;         ///< Tokens up to which a step is replayed as a graph.
+  bool gathers_experts = true;    ///< As EngineHabits.
+  bool counts_head = true;        ///< Whether the last layer and sampling are part of a step.
+  bool custom_all_reduce = true;  ///< One- and two-shot kernels for small sums.
+  // Memory of a device:
+  Bytes runtime;      ///< Context, libraries, graphs, beside what a step needs.
+  double spread = 0;  ///< ln(true / predicted) that all steps share, beside the kernels' …
+  double spread_experts = 0;  ///< … of models with experts.
+};
+
+/// Of the engine in data/serving/NAME.yaml, each with its source. `settings` replace them:
+/// {"step", "1.5ms"}; an unknown name is `kUsage`.
+EngineCosts load_engine_costs(
+    const std::string& data_folder, const std::string& engine,
+    const std::vector<std::pair<std::string, std::string>>& settings = {});
+
+}  // namespace orrery

@@ -1,0 +1,206 @@
+#include "orrery/serving/engine/engine_times.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "orrery/model/composition.h"
+#include "orrery/serving/engine/size_table.h"
+
+namespace orrery {
+namespace {
+
+/// More tokens than a step or a sequence will have; grids go on by their last line.
+constexpr int64_t kMostTokens = 65536, kLongest = 1 << 20;
+/// Sequences whose prompts share the device when they come together.
+constexpr int64_t kTogether = 8;
+
+}  // namespace
+
+std::string_view name(StepPart part) {
+  switch (part) {
+    case StepPart::kTokens:
+      return "linear layers";
+    case StepPart::kExperts:
+      return "experts";
+    case StepPart::kPrompts:
+      return "attention of prompts";
+    case StepPart::kNext:
+      return "attention of next tokens";
+    case StepPart::kHead:
+      return "logits and sampling";
+    case StepPart::kTraffic:
+      return "communication";
+    case StepPart::kGap:
+      return "between steps";
+  }
+  return "";
+}
+
+EngineTimes::EngineTimes(EngineWork work, const ServingLayout& layout, const EngineCosts& costs,
+                         std::shared_ptr<const Predictor> kernels,
+                         std::shared_ptr<const CollectivePredictor> collectives,
+                         double hidden_bytes)
+    : work_(std::move(work)),
+      costs_(costs),
+      pipeline_(layout.pipeline),
+      kernels_(std::move(kernels)),
+      collectives_(std::move(collectives)),
+      hidden_bytes_(hidden_bytes) {
+  const SizeGrid none = {0};
+  const SizeGrid steps = step_grid(costs_.captured, kMostTokens);
+  const SizeGrid lengths = geometric_grid(16, kLongest);
+  SizeGrid contexts = lengths;
+  contexts.insert(contexts.begin(), 0);
+  const auto table = [&](const SizeGrid& second, int64_t padded, SizeTable::Function function) {
+    return std::make_unique<SizeTable>(steps, second, padded, std::move(function));
+  };
+  tokens_ =
+      table(none, costs_.captured, [this](int64_t t, int64_t) { return seconds(work_.tokens(t)); });
+  experts_ = table(none, costs_.captured,
+                   [this](int64_t t, int64_t) { return seconds(work_.experts(t)); });
+  head_ = table(none, 0, [this](int64_t n, int64_t) { return seconds(work_.head(n)); });
+  next_ = table(lengths, 0,
+                [this](int64_t n, int64_t c) { return seconds(work_.decode(false, n, c)); });
+  next_windowed_ =
+      table(lengths, 0, [this](int64_t n, int64_t c) { return seconds(work_.decode(true, n, c)); });
+  const SizeGrid chunks = geometric_grid(16, kMostTokens);
+  const auto prompts = [&](int64_t together) {
+    return std::make_unique<SizeTable>(chunks, contexts, 0, [this, together](int64_t q, int64_t c) {
+      return seconds(work_.prefill(together, q, c)) / static_cast<double>(together);
+    });
+  };
+  prompt_alone_ = prompts(1);
+  prompt_together_ = prompts(kTogether);
+  handover_ = table(none, 0, [this, group = layout.stage_devices()](int64_t t, int64_t) {
+    if (pipeline_ == 1 || collectives_ == nullptr) return 0.0;
+    const CollectiveCall call{CollectiveKind::kSendReceive,
+                              Bytes(hidden_bytes_ * static_cast<double>(t)),
+                              {pipeline_, group},
+                              ElementType::kBF16};
+    return collectives_->predict(call).estimate.seconds.value;
+  });
+}
+
+EngineTimes::~EngineTimes() = default;
+
+EngineTimes::Cost EngineTimes::cost(const EnginePass& pass) const {
+  Cost sum;
+  std::vector<Kernel> kernels;
+  std::vector<double> counts;
+  for (const Launch& launch : pass.launches) {
+    kernels.push_back(launch.kernel);
+    counts.push_back(launch.count);
+  }
+  std::vector<Estimate> estimates(kernels.size());
+  OperatingPoint point;
+  point.queued = true;
+  if (!kernels.empty()) {
+    kernels_->predict(kernels, point, estimates);
+    Seconds idle;
+    for (const EngineTraffic& traffic : pass.traffic)
+      idle += collectives_->predict(traffic.call).estimate.seconds * traffic.count;
+    sum.energy = kernels_->settle(kernels, counts, idle, point, estimates).energy;
+  }
+  LaunchCosts none;
+  const KernelErrors errors = kernel_errors(pass.launches, estimates, none);
+  for (size_t i = 0; i < estimates.size(); ++i)
+    sum.kernels += estimates[i].seconds * counts[i] * costs_.kernels;
+  double traffic_error = 0;
+  for (const EngineTraffic& traffic : pass.traffic) {
+    const CollectiveEstimate estimate = collectives_->predict(traffic.call);
+    sum.traffic += estimate.estimate.seconds * traffic.count;
+    const TimeInterval range = interval(estimate.estimate);
+    traffic_error += (range.high - range.low).value / (2 * kNinetyPercent) * traffic.count;
+  }
+  const double all = (sum.kernels + sum.traffic).value;
+  if (all > 0) sum.spread = std::hypot(errors.spread() * sum.kernels.value, traffic_error) / all;
+  return sum;
+}
+
+double EngineTimes::seconds(const EnginePass& pass) const {
+  const Cost c = cost(pass);
+  return (c.kernels + c.traffic).value;
+}
+
+StepTime EngineTimes::of(const StepShape& shape) const {
+  int64_t tokens = shape.decodes * shape.tokens_per_decode;
+  int64_t rows = tokens;
+  double longest = 0, together = 0;
+  for (const PrefillChunk& chunk : shape.prefills) {
+    if (chunk.tokens == 0) continue;
+    tokens += chunk.tokens;
+    rows += chunk.last;
+    const auto context = static_cast<double>(chunk.context);
+    longest = std::max(longest, prompt_alone_->at(chunk.tokens, context));
+    if (shape.prefills.size() > 1) together += prompt_together_->at(chunk.tokens, context);
+  }
+  double sum = std::max(longest, together);
+  if (tokens > 0) {
+    sum += tokens_->at(tokens);
+    if (work_.has_experts()) sum += experts_->at(std::max(tokens, shape.group_tokens));
+    if (pipeline_ > 1) sum += handover_->at(tokens);
+  } else if (shape.group_tokens > 0) {
+    // A rank without requests of its own keeps the others company.
+    sum += tokens_->at(1) + experts_->at(shape.group_tokens);
+  }
+  if (rows > 0 && costs_.counts_head) sum += head_->at(rows);
+  if (shape.decodes > 0) {
+    const double n = static_cast<double>(shape.decodes);
+    // Verifying guesses reads the cache once for all of a sequence's tokens.
+    sum += std::max(next_->at(shape.decodes, static_cast<double>(shape.decode_context) / n),
+                    next_->at(1, static_cast<double>(shape.longest_decode)));
+    if (work_.window() > 0)
+      sum += next_windowed_->at(shape.decodes, static_cast<double>(shape.windowed_context) / n);
+  }
+  StepTime time;
+  time.device = Seconds(sum * scale_) + costs_.gap;
+  const auto sequences =
+      static_cast<double>(shape.decodes) + static_cast<double>(shape.prefills.size());
+  time.host = costs_.step + costs_.sequence * sequences +
+              costs_.token * static_cast<double>(tokens - shape.decodes * shape.tokens_per_decode);
+  return time;
+}
+
+StepCauses EngineTimes::detail(const StepShape& shape) const {
+  StepCauses causes;
+  double error = 0, all = 0;
+  const auto add = [&](StepPart part, const EnginePass& pass, double times) {
+    const Cost c = cost(pass);
+    causes.parts[static_cast<size_t>(part)] += c.kernels * times;
+    causes.parts[static_cast<size_t>(StepPart::kTraffic)] += c.traffic * times;
+    causes.energy += c.energy * times;
+    const double seconds = (c.kernels + c.traffic).value * times;
+    error += c.spread * seconds;  // causes of error are shared by the parts of a step
+    all += seconds;
+  };
+  const int64_t tokens = shape.tokens();
+  int64_t rows = shape.decodes * shape.tokens_per_decode;
+  for (const PrefillChunk& chunk : shape.prefills) {
+    rows += chunk.last;
+    if (chunk.tokens > 0)
+      add(StepPart::kPrompts,
+          work_.prefill(shape.prefills.size() > 1 ? kTogether : 1, chunk.tokens, chunk.context),
+          shape.prefills.size() > 1 ? 1.0 / kTogether : 1.0);
+  }
+  if (tokens > 0) add(StepPart::kTokens, work_.tokens(tokens), 1);
+  if (work_.has_experts() && std::max(tokens, shape.group_tokens) > 0)
+    add(StepPart::kExperts, work_.experts(std::max(tokens, shape.group_tokens)), 1);
+  if (rows > 0 && costs_.counts_head) add(StepPart::kHead, work_.head(rows), 1);
+  if (shape.decodes > 0) {
+    add(StepPart::kNext,
+        work_.decode(false, shape.decodes,
+                     std::max<int64_t>(1, shape.decode_context / shape.decodes)),
+        1);
+    if (work_.window() > 0)
+      add(StepPart::kNext,
+          work_.decode(true, shape.decodes,
+                       std::max<int64_t>(1, shape.windowed_context / shape.decodes)),
+          1);
+  }
+  causes.parts[static_cast<size_t>(StepPart::kGap)] = costs_.gap;
+  const double shared = work_.has_experts() ? costs_.spread_experts : costs_.spread;
+  causes.spread = std::hypot(all > 0 ? error / all : 0, shared);
+  return causes;
+}
+
+}  // namespace orrery

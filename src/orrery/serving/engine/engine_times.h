@@ -1,0 +1,81 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "orrery/cluster/collective.h"
+#include "orrery/kernel/kernel_model.h"
+#include "orrery/serving/engine/engine_costs.h"
+#include "orrery/serving/engine/engine_work.h"
+#include "orrery/serving/step_times.h"
+
+namespace orrery {
+
+/// What a step is made of.
+enum class StepPart : uint8_t { kTokens, kExperts, kPrompts, kNext, kHead, kTraffic, kGap };
+inline constexpr size_t kStepPartCount = static_cast<size_t>(StepPart::kGap) + 1;
+/// "linear layers", "experts", "attention of prompts" …
+std::string_view name(StepPart part);
+
+struct StepCauses {
+  std::array<Seconds, kStepPartCount> parts{};
+  Joules energy;      ///< Of one device.
+  double spread = 0;  ///< Of ln(true / predicted), shared by all steps of its kind.
+};
+
+/// A function of one or two sizes, worked out at the points of a grid when first asked there.
+class SizeTable;
+
+/// Step times of an engine from the kernels and collectives of its ranks:
+///
+///   device = tokens(T) + experts(G) + head(rows) + prompts + next + traffic
+///
+/// with prompts = max(longest alone, Σ each as one of eight) and next by the number of sequences
+/// and their mean length, at least that of the longest alone. Steps of up to
+/// EngineCosts::captured tokens run as graphs made for the next larger size; between points of the
+/// grids, times are interpolated. After the first question at a point an answer takes some tens of
+/// nanoseconds.
+class EngineTimes final : public StepTimes {
+ public:
+  EngineTimes(EngineWork work, const ServingLayout& layout, const EngineCosts& costs,
+              std::shared_ptr<const Predictor> kernels,
+              std::shared_ptr<const CollectivePredictor> collectives, double hidden_bytes);
+  ~EngineTimes() override;
+
+  StepTime of(const StepShape& shape) const override;
+  int64_t window() const override { return work_.window(); }
+  int pipeline() const override { return pipeline_; }
+
+  /// With its causes, energy and error.
+  StepCauses detail(const StepShape& shape) const;
+  const EngineWork& work() const { return work_; }
+  const EngineCosts& costs() const { return costs_; }
+  /// All times multiplied: to follow an error that all steps share.
+  void scale(double factor) { scale_ = factor; }
+
+ private:
+  struct Cost {
+    Seconds kernels, traffic;
+    Joules energy;
+    double spread = 0;
+  };
+  Cost cost(const EnginePass& pass) const;
+  double seconds(const EnginePass& pass) const;
+
+  EngineWork work_;
+  EngineCosts costs_;
+  int pipeline_;
+  std::shared_ptr<const Predictor> kernels_;
+  std::shared_ptr<const CollectivePredictor> collectives_;
+  double hidden_bytes_;  ///< Of one token's vector, that stages hand on.
+  double scale_ = 1;
+  std::unique_ptr<SizeTable> tokens_, experts_, head_, prompt_alone_, prompt_together_, next_,
+      next_windowed_, handover_;
+};
+
+}  // namespace orrery

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "orrery/cluster/collective.h"
+#include "orrery/model/stack.h"
+#include "orrery/serving/engine/layout.h"
+#include "orrery/workload/zoo/language_model.h"
+
+namespace orrery {
+
+/// A collective and how often.
+struct EngineTraffic {
+  CollectiveCall call;
+  double count = 1;
+};
+
+/// What one rank launches for a part of a step.
+struct EnginePass {
+  std::vector<Launch> launches;
+  std::vector<EngineTraffic> traffic;
+};
+
+/// How an engine runs a model, where engines differ.
+struct EngineHabits {
+  bool gathers_experts = true;  ///< Data-parallel ranks gather all tokens for the experts and
+                                ///< scatter the sums; false: tokens travel to their experts only.
+  double routing_skew = 0;      ///< Tokens of expert i as (i+1)^-skew.
+  /// Tokens up to which a step is a graph: block-scaled products of more are timed with their
+  /// host's part (model/vllm).
+  int64_t captured_tokens = 512;
+};
+
+/// One rank's share of a model in one pipeline stage (the mean over stages), by parts of a step
+/// that depend on different things:
+///
+///   tokens(T)        everything that runs once for the step's T tokens: norms, projections,
+///                    rotation, writing of the cache, dense feed-forward parts;
+///   experts(G)       experts for the G tokens of all ranks that share them;
+///   prefill(n, q, c) attention of q new tokens of each of n sequences after c;
+///   decode(n, c)     attention of one new token of each of n sequences over c tokens each;
+///   head(n)          logits and choice of n next tokens.
+///
+/// Launches are those of vLLM (model/vllm/vllm_launches.h), from sizes alone, in microseconds.
+class EngineWork {
+ public:
+  EngineWork(const TransformerDescription& model, const ServingLayout& layout,
+             const ServingPrecision& precision, const EngineHabits& habits);
+  ~EngineWork();
+  EngineWork(EngineWork&&) noexcept;
+  EngineWork& operator=(EngineWork&&) noexcept;
+
+  EnginePass tokens(int64_t tokens) const;
+  EnginePass experts(int64_t group_tokens) const;
+  EnginePass prefill(int64_t sequences, int64_t queries, int64_t context) const;
+  /// Of layers that look at a window, or of the others. `queries` of each sequence: more than one
+  /// where guesses are verified.
+  EnginePass decode(bool windowed, int64_t sequences, int64_t context, int64_t queries = 1) const;
+  EnginePass head(int64_t rows) const;
+
+  /// Whether some layers look at a window, and the window of most of those; 0: none does.
+  int64_t window() const;
+  bool has_experts() const;
+  const std::vector<std::string>& gaps() const;
+
+  // What one rank of the fullest stage keeps:
+  double weight_bytes() const;
+  double cache_bytes_per_token() const;           ///< Of layers that look at all tokens, …
+  double windowed_cache_bytes_per_token() const;  ///< … of those that look at a window.
+  double state_bytes_per_sequence() const;        ///< Of linear attention.
+  double parameters() const;                      ///< Of the model, on all ranks.
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace orrery

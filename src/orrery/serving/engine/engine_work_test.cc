@@ -1,0 +1,114 @@
+#include "orrery/serving/engine/engine_work.h"
+
+#include <gtest/gtest.h>
+
+#include "orrery/workload/zoo/language_model.h"
+
+namespace orrery {
+namespace {
+
+EngineWork work_of(const std::string& model, const ServingLayout& layout = {},
+                   const ServingPrecision& precision = {}) {
+  return {load_language_model(model), layout, precision, EngineHabits{}};
+}
+
+double matrix_flops(const EnginePass& pass) {
+  double sum = 0;
+  for (const Launch& launch : pass.launches) sum += launch.kernel.cost.matrix_flops * launch.count;
+  return sum;
+}
+
+// Llama 3.1 8B: 32 layers of 4096·(4096 + 2·1024) + 4096² + 3·4096·14336 weights, a vocabulary of
+// 128,256 twice: 8.03 billion, its 8 key-value heads of 128 in 16 bits.
+TEST(EngineWork, CountsWhatARankKeeps) {
+  const double layer = 4096.0 * (4096 + 2 * 1024) + 4096.0 * 4096 + 3.0 * 4096 * 14336;
+  const double words = 128256.0 * 4096;
+  const EngineWork whole = work_of("llama3-8b");
+  EXPECT_DOUBLE_EQ(whole.parameters(), 32 * layer + 2 * words);
+  EXPECT_DOUBLE_EQ(whole.weight_bytes(), 2 * (32 * layer + 2 * words));
+  EXPECT_DOUBLE_EQ(whole.cache_bytes_per_token(), 32 * 8 * 128 * 2 * 2);
+  EXPECT_EQ(whole.windowed_cache_bytes_per_token(), 0);
+  EXPECT_EQ(whole.state_bytes_per_sequence(), 0);
+
+  const EngineWork eighth = work_of("llama3-8b", {.tensor = 8});
+  EXPECT_DOUBLE_EQ(eighth.parameters(), whole.parameters());
+  EXPECT_DOUBLE_EQ(eighth.weight_bytes(), whole.weight_bytes() / 8);
+  EXPECT_DOUBLE_EQ(eighth.cache_bytes_per_token(), whole.cache_bytes_per_token() / 8);
+  // More ranks than key-value heads: each head is kept twice.
+  EXPECT_DOUBLE_EQ(work_of("llama3-8b", {.tensor = 16}).cache_bytes_per_token(),
+                   whole.cache_bytes_per_token() / 8);
+
+  const EngineWork stages = work_of("llama3-8b", {.pipeline = 2});
+  EXPECT_DOUBLE_EQ(stages.cache_bytes_per_token(), whole.cache_bytes_per_token() / 2);
+  EXPECT_DOUBLE_EQ(stages.weight_bytes(), 2 * (16 * layer + 2 * words));
+
+  // Linear layers in 8 bits, embedding and head as they were; keys and values in 8.
+  const EngineWork narrow = work_of("llama3-8b", {}, {.linear = "fp8", .cache = "fp8"});
+  EXPECT_DOUBLE_EQ(narrow.weight_bytes(), 32 * layer + 2 * (2 * words));
+  EXPECT_DOUBLE_EQ(narrow.cache_bytes_per_token(), whole.cache_bytes_per_token() / 2);
+}
+
+TEST(EngineWork, MultipliesEveryWeightOnceAToken) {
+  const double layer = 4096.0 * (4096 + 2 * 1024) + 4096.0 * 4096 + 3.0 * 4096 * 14336;
+  for (const int64_t tokens : {1, 100, 4096}) {
+    const double t = static_cast<double>(tokens);
+    EXPECT_DOUBLE_EQ(matrix_flops(work_of("llama3-8b").tokens(tokens)), 2 * t * 32 * layer);
+    EXPECT_DOUBLE_EQ(matrix_flops(work_of("llama3-8b", {.tensor = 4}).tokens(tokens)),
+                     2 * t * 32 * layer / 4);
+  }
+  EXPECT_DOUBLE_EQ(matrix_flops(work_of("llama3-8b").head(7)), 2 * 7 * 128256.0 * 4096);
+}
+
+TEST(EngineWork, SumsOverTensorRanksTwiceALayer) {
+  const EnginePass pass = work_of("llama3-8b", {.tensor = 4}).tokens(10);
+  ASSERT_EQ(pass.traffic.size(), 1U);
+  EXPECT_EQ(pass.traffic[0].call.kind, CollectiveKind::kAllReduce);
+  EXPECT_EQ(pass.traffic[0].call.bytes.value, 10 * 4096 * 2);
+  EXPECT_EQ(pass.traffic[0].call.group.size, 4);
+  EXPECT_EQ(pass.traffic[0].count, 2 * 32);
+  EXPECT_TRUE(work_of("llama3-8b").tokens(10).traffic.empty());
+}
+
+// Attention of one token over c others in 32 heads of 128: 2 products of 2·128·c each.
+TEST(EngineWork, LooksAtWhatIsCached) {
+  const EngineWork work = work_of("llama3-8b");
+  EXPECT_DOUBLE_EQ(matrix_flops(work.decode(false, 3, 1000)), 32 * 3.0 * 32 * 2 * 2 * 128 * 1000);
+  EXPECT_TRUE(work.decode(true, 3, 1000).launches.empty());
+  EXPECT_EQ(work.window(), 0);
+}
+
+// Of four data-parallel ranks with the experts of all of them, tokens are gathered before and the
+// sums scattered after, or travel to their experts.
+TEST(EngineWork, TakesTokensToTheirExperts) {
+  const TransformerDescription model = load_language_model("mixtral-8x7b");
+  const ServingLayout layout = {.attention_data = 4, .expert = 4};
+  const EngineWork gathered(model, layout, {}, {.gathers_experts = true});
+  const EnginePass pass = gathered.experts(40);
+  ASSERT_EQ(pass.traffic.size(), 2U);
+  EXPECT_EQ(pass.traffic[0].call.kind, CollectiveKind::kAllGather);
+  EXPECT_EQ(pass.traffic[0].call.bytes.value, 40 * 4096 * 2);
+  EXPECT_EQ(pass.traffic[1].call.kind, CollectiveKind::kReduceScatter);
+  EXPECT_EQ(pass.traffic[1].count, 32);
+  const EngineWork sent(model, layout, {}, {.gathers_experts = false});
+  ASSERT_EQ(sent.experts(40).traffic.size(), 1U);
+  EXPECT_EQ(sent.experts(40).traffic[0].call.kind, CollectiveKind::kAllToAll);
+  EXPECT_EQ(sent.experts(40).traffic[0].call.bytes.value, 10 * 2 * 4096 * 2);
+  EXPECT_EQ(sent.experts(40).traffic[0].count, 2 * 32);
+  // 8 experts of 3·4096·14336 over 4 ranks.
+  const double experts = 32 * 2 * 3.0 * 4096 * 14336;
+  const double rest =
+      32 * (4096.0 * (4096 + 2 * 1024) + 4096.0 * 4096 + 8 * 4096) + 2 * 32000.0 * 4096;
+  EXPECT_DOUBLE_EQ(gathered.weight_bytes(), 2 * (experts + rest));
+}
+
+TEST(ServingLayout, SaysWhatIsWrong) {
+  const TransformerDescription model = load_language_model("mixtral-8x7b");
+  EXPECT_TRUE(faults({.tensor = 8}, model).empty());
+  EXPECT_TRUE(faults({.tensor = 4, .attention_data = 2, .expert = 8}, model).empty());
+  EXPECT_EQ(faults({.tensor = 0}, model).size(), 1U);
+  EXPECT_EQ(faults({.tensor = 64, .expert_tensor = 1, .expert = 16}, model).size(), 3U);
+  EXPECT_EQ(faults({.pipeline = 33}, model).size(), 1U);
+}
+
+}  // namespace
+}  // namespace orrery
