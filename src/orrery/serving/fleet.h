@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "orrery/serving/metrics.h"
+#include "orrery/serving/replica.h"
+#include "orrery/serving/traffic/source.h"
+
+namespace orrery {
+
+/// One engine of a fleet.
+struct ReplicaSpec {
+  const StepTimes* times = nullptr;
+  KvRoom room;  ///< Of each rank.
+  ReplicaOptions options;
+};
+
+/// Engines that answer requests from one queue, whatever hardware each runs on.
+struct ReplicaPool {
+  std::vector<ReplicaSpec> replicas;
+  std::string router = "round-robin";
+};
+
+/// How keys and values go from a prefill engine to a decode engine.
+struct KvTransfer {
+  Bytes bytes_per_token;
+  BytesPerSecond bandwidth;
+  Seconds latency;
+};
+
+struct FleetOptions {
+  ReplicaPool pool;
+  /// Not empty: `pool` computes prompts up to the first token, these the others.
+  ReplicaPool decode_pool;
+  KvTransfer transfer;
+  Seconds before_engine;  ///< Of each request: network, text to tokens.
+  Seconds after_engine;   ///< Of each answer: tokens to text, network.
+  uint64_t seed = 0;
+  size_t series_points = 0;  ///< Of the run's course, at most.
+  size_t events = 0;         ///< Steps and transfers that are listed, at most.
+  ServiceLevel promise;
+  Trimming trimming;
+  /// Called now and then with the number of requests that have ended; may throw.
+  std::function<void(int64_t)> progress;
+};
+
+struct ServingRun {
+  ServingMetrics metrics;
+  int64_t steps = 0;
+  int64_t kv_blocks = 0;       ///< Of all replicas, …
+  int64_t kv_peak_blocks = 0;  ///< … the most that were in use, summed over replicas, …
+  double kv_mean_use = 0;      ///< … and the share in use while steps ran.
+  std::vector<RequestRecord> requests;
+  std::vector<SeriesPoint> series;
+  std::vector<ServingEvent> events;
+};
+
+/// Runs all requests of `source` through the fleet. Throws `kUsage` for options that make no
+/// sense, `kInfeasible` where an engine has no room for any request of the source.
+ServingRun run_fleet(RequestSource& source, const FleetOptions& options);
+
+}  // namespace orrery

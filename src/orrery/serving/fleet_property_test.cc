@@ -1,0 +1,178 @@
+// What must hold for every scheduler, whatever arrives.
+
+#include <cstring>
+#include <sstream>
+
+#include "orrery/base/random_stream.h"
+#include "orrery/serving/router.h"
+#include "orrery/serving/serving_for_test.h"
+#include "orrery/serving/traffic/arrivals.h"
+#include "orrery/serving/traffic/users.h"
+
+namespace orrery {
+namespace {
+
+struct Scenario {
+  LinearTimes times;
+  FleetOptions options;
+  int traffic = 0;
+  uint64_t seed = 0;
+};
+
+/// A small machine under random load: sometimes idle, sometimes short of everything.
+Scenario scenario(const std::string& scheduler, uint64_t seed) {
+  RandomStream random(seed, 99);
+  Scenario s;
+  s.seed = seed;
+  s.traffic = static_cast<int>(random.integer(0, 3));
+  s.times.base = 0.01;
+  s.times.per_prefill = 1e-4;
+  s.times.per_decode = 1e-4 * random.uniform();
+  s.times.per_context = 1e-6;
+  s.times.host = random.integer(0, 1) == 0 ? 0 : 0.012;
+  if (random.integer(0, 3) == 0) {
+    s.times.window_tokens = 64;
+    s.times.per_windowed = 1e-6;
+  }
+  if (random.integer(0, 4) == 0) s.times.stages = 3;
+  s.options = one_replica(s.times, random.integer(40, 200), 8, scheduler);
+  ReplicaSpec& replica = s.options.pool.replicas[0];
+  if (random.integer(0, 3) == 0) {
+    replica.room.windowed = 0.6;
+    replica.room.window = 50;
+    replica.room.fixed = 1;
+  }
+  replica.options.ranks = random.integer(0, 3) == 0 ? 2 : 1;
+  replica.options.asynchronous = random.integer(0, 1) == 0;
+  replica.options.scheduler.max_batched_tokens = random.integer(120, 600);
+  replica.options.scheduler.chunk_size = random.integer(16, 64);
+  replica.options.scheduler.max_seqs = random.integer(2, 40);
+  replica.options.scheduler.prefix_caching = random.integer(0, 1) == 0;
+  replica.options.scheduler.by_priority = random.integer(0, 3) == 0;
+  if (random.integer(0, 4) == 0) {
+    replica.options.speculation.draft_tokens = 3;
+    replica.options.speculation.acceptance = 0.6;
+  }
+  const int64_t replicas = random.integer(1, 3);
+  s.options.pool.replicas.assign(static_cast<size_t>(replicas), replica);
+  const std::vector<std::string> routers = Registry<Router>::instance().names();
+  s.options.pool.router =
+      routers[static_cast<size_t>(random.integer(0, static_cast<int64_t>(routers.size()) - 1))];
+  s.options.series_points = 50;
+  return s;
+}
+
+std::unique_ptr<RequestSource> traffic(const Scenario& s) {
+  LengthLaw prompt;
+  prompt.kind = LengthLaw::Kind::kUniform;
+  prompt.least = 1;
+  prompt.most = 110;
+  LengthLaw output = prompt;
+  output.most = 60;
+  const LengthSampler lengths(prompt, output);
+  ArrivalProcess process;
+  process.rate = 1 + static_cast<double>(s.seed % 40);
+  process.variation = 2;
+  if (s.traffic == 0) return make_arrivals(process, 300, lengths, s.seed);
+  if (s.traffic == 1) return make_arrivals(process, 300, lengths, s.seed, {40, 3});
+  if (s.traffic == 2)
+    return make_closed_loop({1 + static_cast<int64_t>(s.seed % 30), 300, {}}, lengths, s.seed);
+  prompt.most = 30;
+  output.most = 20;
+  Conversations conversations;
+  conversations.begin = process;
+  conversations.count = 80;
+  conversations.mean_pause = Seconds(0.5);
+  conversations.longest = 200;
+  return make_conversations(conversations, {prompt, output}, s.seed, {24, 2});
+}
+
+ServingRun run(const Scenario& s, bool step_by_step) {
+  FleetOptions options = s.options;
+  for (ReplicaSpec& replica : options.pool.replicas) {
+    replica.times = &s.times;
+    replica.options.step_by_step = step_by_step;
+  }
+  const std::unique_ptr<RequestSource> source = traffic(s);
+  return run_fleet(*source, options);
+}
+
+/// All that a run says, to the last bit.
+std::string written(const ServingRun& run) {
+  std::ostringstream out;
+  out << std::hexfloat;
+  for (const RequestRecord& r : run.requests)
+    out << r.arrival.value << ' ' << r.scheduled.value << ' ' << r.first_token.value << ' '
+        << r.end.value << ' ' << r.prompt << ' ' << r.output << ' ' << r.cached << ' '
+        << r.preemptions << ' ' << int{r.replica} << ' ' << static_cast<int>(r.state) << '\n';
+  const ServingMetrics& m = run.metrics;
+  out << m.itl_mean.value << ' ' << m.itl_p99.value << ' ' << m.tpot.p99.low << ' ' << run.steps
+      << ' ' << run.kv_peak_blocks << ' ' << run.kv_mean_use << '\n';
+  for (const SeriesPoint& p : run.series)
+    out << p.decodes << ' ' << p.prefill_tokens << ' ' << p.used_blocks << ' ' << p.waiting << '\n';
+  return out.str();
+}
+
+class EveryScheduler : public testing::TestWithParam<std::string> {};
+
+TEST_P(EveryScheduler, EndsEveryRequestOnceWithItsTokens) {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(seed);
+    const Scenario s = scenario(GetParam(), seed);
+    const ServingRun r = run(s, false);
+    ASSERT_FALSE(r.requests.empty());
+    double output = 0;
+    double ends = 0;
+    for (const RequestRecord& q : r.requests) {
+      ASSERT_NE(q.state, RequestRecord::State::kPending);
+      if (q.state == RequestRecord::State::kRejected) continue;
+      ASSERT_LE(q.arrival, q.scheduled);
+      ASSERT_LT(q.scheduled, q.first_token);
+      ASSERT_LE(q.first_token, q.end);
+      ASSERT_EQ(q.output == 1, q.first_token == q.end);
+      output += q.output;
+      ends = std::max(ends, q.end.value);
+    }
+    EXPECT_GT(r.metrics.requests, 0);
+    EXPECT_LE(r.kv_peak_blocks, r.kv_blocks);
+    EXPECT_NEAR(r.metrics.output_tokens_per_s * r.metrics.duration.value, output, 1e-6 * output);
+    EXPECT_LE(ends, 3000);
+  }
+}
+
+TEST_P(EveryScheduler, ComputesEveryPromptTokenThatIsNotCached) {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(seed);
+    const Scenario s = scenario(GetParam(), seed);
+    const ServingRun r = run(s, true);
+    int64_t wanted = 0;
+    for (const RequestRecord& q : r.requests)
+      if (q.state == RequestRecord::State::kDone) wanted += q.prompt - q.cached;
+    EXPECT_GE(s.times.prefill_tokens, wanted);
+    if (r.metrics.preemptions == 0) {
+      EXPECT_EQ(s.times.prefill_tokens, wanted);
+    }
+  }
+}
+
+TEST_P(EveryScheduler, GivesTheSameBytesAgainAndStepByStep) {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(seed);
+    const Scenario s = scenario(GetParam(), seed);
+    const std::string once = written(run(s, false));
+    EXPECT_TRUE(once == written(run(s, false)));
+    EXPECT_TRUE(once == written(run(s, true)));
+  }
+}
+
+std::string test_name(const testing::TestParamInfo<std::string>& info) {
+  std::string name = info.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EveryScheduler,
+                         testing::ValuesIn(Registry<Scheduler>::instance().names()), test_name);
+
+}  // namespace
+}  // namespace orrery

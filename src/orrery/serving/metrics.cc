@@ -1,0 +1,173 @@
+#include "orrery/serving/metrics.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "orrery/base/error.h"
+
+namespace orrery {
+namespace {
+
+/// Type 7 of Hyndman and Fan; reorders `values`.
+double quantile_of(std::span<double> values, double q) {
+  const double place = q * static_cast<double>(values.size() - 1);
+  const auto below = static_cast<size_t>(place);
+  const auto at = values.begin() + static_cast<std::ptrdiff_t>(below);
+  std::nth_element(values.begin(), at, values.end());
+  const double low = *at;
+  if (below + 1 >= values.size()) return low;
+  const double high = *std::min_element(at + 1, values.end());
+  return low + (place - static_cast<double>(below)) * (high - low);
+}
+
+struct Values {
+  double mean = 0;
+  double p50 = 0;
+  double p90 = 0;
+  double p99 = 0;
+};
+
+Values values_of(std::span<double> values) {
+  Values v;
+  for (const double x : values) v.mean += x;
+  v.mean /= static_cast<double>(values.size());
+  v.p50 = quantile_of(values, 0.5);
+  v.p90 = quantile_of(values, 0.9);
+  v.p99 = quantile_of(values, 0.99);
+  return v;
+}
+
+constexpr size_t kBlocks = 20;
+constexpr double kStudent19 = 1.729133;  ///< 95 % point of Student's t with 19 degrees.
+
+Measured with_interval(double value, const std::array<double, kBlocks>& blocks) {
+  double mean = 0;
+  for (const double b : blocks) mean += b / kBlocks;
+  double square = 0;
+  for (const double b : blocks) square += (b - mean) * (b - mean);
+  const double half = kStudent19 * std::sqrt(square / (kBlocks - 1) / kBlocks);
+  return {value, std::max(0.0, value - half), value + half};
+}
+
+}  // namespace
+
+uint32_t Recorder::arrive(Seconds now, int32_t prompt, int32_t output) {
+  if (records_.size() >= UINT32_MAX) throw_infeasible("more requests than can be counted");
+  RequestRecord record;
+  record.arrival = now;
+  record.prompt = prompt;
+  record.output = output;
+  records_.push_back(record);
+  return static_cast<uint32_t>(records_.size() - 1);
+}
+
+void Recorder::end(uint32_t id, Seconds now) {
+  RequestRecord& record = records_[id];
+  if (record.state != RequestRecord::State::kPending) throw_internal("a request ended twice");
+  record.end = now + after_engine_;
+  record.state = RequestRecord::State::kDone;
+}
+
+Distribution distribution(std::span<const double> given) {
+  Distribution d;
+  d.count = static_cast<int64_t>(given.size());
+  if (given.empty()) return d;
+  std::vector<double> values(given.begin(), given.end());
+  std::array<double, kBlocks> mean{};
+  std::array<double, kBlocks> p50{};
+  std::array<double, kBlocks> p90{};
+  std::array<double, kBlocks> p99{};
+  const bool blocks = values.size() >= 2 * kBlocks;
+  for (size_t b = 0; blocks && b < kBlocks; ++b) {
+    const size_t begin = values.size() * b / kBlocks;
+    const size_t end = values.size() * (b + 1) / kBlocks;
+    const Values v = values_of(std::span(values).subspan(begin, end - begin));
+    mean[b] = v.mean;
+    p50[b] = v.p50;
+    p90[b] = v.p90;
+    p99[b] = v.p99;
+  }
+  values.assign(given.begin(), given.end());
+  const Values v = values_of(values);
+  const auto measured = [&](double value, const std::array<double, kBlocks>& of_blocks) {
+    return blocks ? with_interval(value, of_blocks) : Measured{value, value, value};
+  };
+  d.mean = measured(v.mean, mean);
+  d.p50 = measured(v.p50, p50);
+  d.p90 = measured(v.p90, p90);
+  d.p99 = measured(v.p99, p99);
+  return d;
+}
+
+ServingMetrics measure(std::span<const RequestRecord> all, const DurationHistogram& intervals,
+                       const ServiceLevel& promise, const Trimming& trimming) {
+  if (!(trimming.warm_up >= 0 && trimming.cool_down >= 0 &&
+        trimming.warm_up + trimming.cool_down < 1))
+    throw_usage("the shares of requests left out must be 0 or more, and leave some");
+  const auto count = static_cast<double>(all.size());
+  const auto first = static_cast<size_t>(trimming.warm_up * count);
+  const auto last = all.size() - static_cast<size_t>(trimming.cool_down * count);
+  const std::span<const RequestRecord> records = all.subspan(first, last - first);
+
+  ServingMetrics m;
+  std::vector<double> values;
+  values.reserve(records.size());
+  const auto distribution_of = [&](auto value, auto counts) {
+    values.clear();
+    for (const RequestRecord& r : records)
+      if (r.state == RequestRecord::State::kDone && counts(r)) values.push_back(value(r).value);
+    return distribution(values);
+  };
+  const auto any = [](const RequestRecord&) { return true; };
+  m.ttft = distribution_of([](const RequestRecord& r) { return r.ttft(); }, any);
+  m.e2e = distribution_of([](const RequestRecord& r) { return r.e2e(); }, any);
+  m.queue = distribution_of([](const RequestRecord& r) { return r.queue(); }, any);
+  m.vidur_tpot = distribution_of([](const RequestRecord& r) { return r.vidur_tpot(); }, any);
+  m.tpot = distribution_of([](const RequestRecord& r) { return r.tpot(); },
+                           [](const RequestRecord& r) { return r.output > 1; });
+  m.itl_mean = intervals.mean();
+  m.itl_p50 = intervals.quantile(0.5);
+  m.itl_p90 = intervals.quantile(0.9);
+  m.itl_p99 = intervals.quantile(0.99);
+
+  double begin = INFINITY;
+  double end = 0;
+  double prompts = 0;
+  double cached = 0;
+  double outputs = 0;
+  double waited = 0;
+  int64_t kept = 0;
+  for (const RequestRecord& r : records) {
+    m.preemptions += r.preemptions;
+    if (r.state == RequestRecord::State::kRejected) ++m.rejected;
+    if (r.state != RequestRecord::State::kDone) continue;
+    ++m.requests;
+    begin = std::min(begin, r.arrival.value);
+    end = std::max(end, r.end.value);
+    prompts += r.prompt;
+    cached += r.cached;
+    outputs += r.output;
+    waited += r.queue().value;
+    const auto keeps = [](Seconds value, Seconds limit) {
+      return limit.value == 0 || value <= limit;
+    };
+    if (keeps(r.ttft(), promise.ttft) && keeps(r.e2e(), promise.e2e) &&
+        (r.output == 1 || keeps(r.tpot(), promise.tpot)))
+      ++kept;
+  }
+  if (m.requests == 0) return m;
+  m.duration = Seconds(end - begin);
+  m.cached_share = prompts > 0 ? cached / prompts : 0;
+  m.goodput_share = static_cast<double>(kept) / static_cast<double>(m.requests + m.rejected);
+  if (m.duration.value > 0) {
+    m.requests_per_s = static_cast<double>(m.requests) / m.duration.value;
+    m.output_tokens_per_s = outputs / m.duration.value;
+    m.input_tokens_per_s = prompts / m.duration.value;
+    m.mean_waiting = waited / m.duration.value;
+    m.goodput = static_cast<double>(kept) / m.duration.value;
+  }
+  return m;
+}
+
+}  // namespace orrery

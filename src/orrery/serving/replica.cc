@@ -1,0 +1,410 @@
+#include "orrery/serving/replica.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "orrery/base/error.h"
+#include "orrery/base/random_stream.h"
+#include "orrery/serving/traffic/source.h"
+
+namespace orrery {
+namespace {
+
+constexpr size_t kLongestPlan = 1024;
+constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+
+}  // namespace
+
+Replica::Replica(const StepTimes& times, const KvRoom& room, const ReplicaOptions& options,
+                 Recorder& recorder, const StepLog& log, uint16_t index)
+    : times_(times),
+      room_(room),
+      options_(options),
+      recorder_(recorder),
+      log_(log),
+      index_(index),
+      policy_(make_scheduler(options.scheduler.name)),
+      stages_(static_cast<size_t>(std::max(1, times.pipeline()))),
+      stage_free_(stages_, Seconds(0)) {
+  if (options.ranks < 1 || options.ranks > 65535)
+    throw_usage(fmt::format("ranks of an engine must be 1 or more, not {}", options.ranks));
+  const Speculation& speculation = options.speculation;
+  if (speculation.draft_tokens < 0 || speculation.draft_tokens > 1024)
+    throw_usage(
+        fmt::format("draft tokens must lie between 0 and 1024, not {}", speculation.draft_tokens));
+  if (!(speculation.acceptance >= 0 && speculation.acceptance <= 1))
+    throw_usage(fmt::format("acceptance of draft tokens must lie between 0 and 1, not {}",
+                            speculation.acceptance));
+  SchedulerOptions wanted = options.scheduler;
+  wanted.draft_tokens = speculation.draft_tokens;
+  scheduler_options_ = policy_->configure(wanted);
+  for (int r = 0; r < options.ranks; ++r) {
+    ranks_.push_back(std::make_unique<EngineRank>(sequences_, room, policy_->cache(),
+                                                  scheduler_options_.by_priority));
+    ranks_.back()->decode_tokens = 1 + speculation.draft_tokens;
+  }
+  shapes_.resize(ranks_.size());
+  chunks_.resize(ranks_.size());
+  stretches_.resize(ranks_.size());
+}
+
+bool Replica::fits(const Request& request) const {
+  const int64_t total = int64_t{request.prompt} + request.output;
+  if (scheduler_options_.max_length > 0 && total > scheduler_options_.max_length) return false;
+  return policy_->fits(room_, request.prompt, options_.prefill_only ? 1 : request.output);
+}
+
+size_t Replica::waiting() const {
+  size_t sum = 0;
+  for (const auto& rank : ranks_) sum += rank->waiting.size();
+  return sum;
+}
+
+int64_t Replica::used_now() const {
+  int64_t sum = 0;
+  for (const auto& rank : ranks_) sum += rank->kv.used();
+  return sum;
+}
+
+int64_t Replica::used_blocks(Seconds now) const {
+  if (flights_.size() != 1 || flights_.front().ends.size() < 2) return used_now();
+  const Flight& flight = flights_.front();
+  const auto at = std::upper_bound(flight.ends.begin(), flight.ends.end(), now);
+  const auto step =
+      std::min<size_t>(static_cast<size_t>(at - flight.ends.begin()), flight.ends.size() - 1);
+  return flight.used[step];
+}
+
+int64_t Replica::cached_tokens(const Request& request) const {
+  const KvKeys keys{request.prefix, request.conversation, request.prefix_tokens};
+  int64_t most = 0;
+  for (const auto& rank : ranks_) most = std::max(most, rank->kv.cached(keys, request.prompt - 1));
+  return most;
+}
+
+uint16_t Replica::rank_for(const Request& request) const {
+  if (ranks_.size() == 1) return 0;
+  const KvKeys keys{request.prefix, request.conversation, request.prefix_tokens};
+  // As vLLM balances its data-parallel engines: who waits counts four times. Where a conversation
+  // is cached it goes on.
+  uint16_t best = 0;
+  std::pair<int64_t, size_t> best_score;
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    const EngineRank& rank = *ranks_[r];
+    const int64_t cached = request.conversation == 0 ? 0 : rank.kv.cached(keys, request.prompt - 1);
+    const std::pair score(-cached, 4 * rank.waiting.size() + rank.running.size());
+    if (r > 0 && score >= best_score) continue;
+    best = static_cast<uint16_t>(r);
+    best_score = score;
+  }
+  return best;
+}
+
+void Replica::arrive(uint32_t id, const Request& request, Seconds now, int32_t received) {
+  cut_plan(now);
+  Sequence s;
+  s.id = id;
+  s.tag = request.tag;
+  s.prompt = request.prompt;
+  s.output = request.output;
+  s.priority = request.priority;
+  s.keys = {request.prefix, request.conversation, std::min(request.prefix_tokens, request.prompt)};
+  s.prefill_only = options_.prefill_only && request.output > 1;
+  if (received > 0) {
+    s.generated = 1;
+    s.received = received;
+    s.last_token = now;
+    s.scheduled = true;
+  }
+  s.rank = rank_for(request);
+  ranks_[s.rank]->waiting.arrive(sequences_.add(s), s);
+  may_start_ = true;
+}
+
+Seconds Replica::next_event() const {
+  const Seconds end = flights_.empty() ? kNever : flights_.front().ends.back();
+  if (!may_start_ || flights_.size() >= stages_) return end;
+  return std::min(end, stage_free_.front());
+}
+
+Seconds Replica::duration(const StepTime& time) const {
+  return options_.asynchronous ? std::max(time.device, time.host) : time.device + time.host;
+}
+
+Seconds Replica::shape_and_time(Flight& flight, Seconds& device) {
+  const int64_t window = times_.window();
+  int64_t group_tokens = 0;
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    StepShape& shape = shapes_[r];
+    std::vector<PrefillChunk>& chunks = chunks_[r];
+    shape = {};
+    chunks.clear();
+    shape.tokens_per_decode = 1 + options_.speculation.draft_tokens;
+    for (const BatchItem& item : flight.batches[r]) {
+      Sequence& s = sequences_[item.slot];
+      s.in_flight = true;
+      if (!s.scheduled) {
+        s.scheduled = true;
+        RequestRecord& record = recorder_.record(s.id);
+        record.scheduled = flight.begin;
+        record.cached = s.computed;
+        record.replica = index_;
+      }
+      if (!s.decoding()) {
+        chunks.push_back({item.tokens, s.computed, item.tokens == s.pending()});
+        flight.prefill_tokens += item.tokens;
+        continue;
+      }
+      const int64_t context = s.computed + item.tokens;
+      ++shape.decodes;
+      shape.decode_context += context;
+      if (window > 0) shape.windowed_context += std::min(context, window);
+      shape.longest_decode = std::max(shape.longest_decode, context);
+    }
+    shape.prefills = chunks;
+    flight.decodes += static_cast<int32_t>(shape.decodes);
+    group_tokens += shape.tokens();
+  }
+  StepTime slowest;
+  for (StepShape& shape : shapes_) {
+    if (ranks_.size() > 1) shape.group_tokens = group_tokens;
+    if (shape.decodes == 0 && shape.prefills.empty()) continue;
+    const StepTime time = times_.of(shape);
+    slowest.device = std::max(slowest.device, time.device);
+    slowest.host = std::max(slowest.host, time.host);
+  }
+  device = slowest.device;
+  return duration(slowest);
+}
+
+void Replica::start_steps(Seconds now, Seconds known_until) {
+  if (!may_start_ || flights_.size() >= stages_ || stage_free_.front() > now) return;
+  if (unused_flights_.empty()) {
+    unused_flights_.emplace_back();
+    unused_flights_.back().batches.resize(ranks_.size());
+  }
+  bool any = false;
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    EngineRank& rank = *ranks_[r];
+    rank.preempted.clear();
+    rank.batch.clear();
+    policy_->schedule(rank);
+    any = any || !rank.batch.empty();
+    for (const uint32_t slot : rank.preempted) ++recorder_.record(sequences_[slot].id).preemptions;
+  }
+  if (!any) {
+    may_start_ = false;
+    if (flights_.empty() && handed_over_ == 0 && waiting() > 0)
+      throw_internal(
+          fmt::format("scheduler '{}' admits nobody to an idle engine", scheduler_options_.name));
+    return;
+  }
+  flights_.push_back(std::move(unused_flights_.back()));
+  unused_flights_.pop_back();
+  Flight& flight = flights_.back();
+  for (size_t r = 0; r < ranks_.size(); ++r) std::swap(flight.batches[r], ranks_[r]->batch);
+  flight.begin = now;
+  flight.decodes = 0;
+  flight.prefill_tokens = 0;
+  flight.waiting = waiting();
+  Seconds device;
+  Seconds end = now + shape_and_time(flight, device);
+  stage_free_.front() = end;
+  for (size_t stage = 1; stage < stages_; ++stage) {
+    end = std::max(end, stage_free_[stage]) + device;
+    stage_free_[stage] = end;
+  }
+  flight.ends.assign(1, end);
+  flight.used.assign(1, used_now());
+  if (alike(flight)) plan_more(flight, known_until);
+}
+
+bool Replica::alike(const Flight& flight) const {
+  if (options_.step_by_step || stages_ > 1 || flight.prefill_tokens > 0 ||
+      options_.speculation.draft_tokens > 0)
+    return false;
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    const EngineRank& rank = *ranks_[r];
+    if (!rank.preempted.empty() || flight.batches[r].size() != rank.running.size() ||
+        !policy_->steady(rank))
+      return false;
+  }
+  return true;
+}
+
+int64_t Replica::plan_rank(EngineRank& rank, const std::vector<BatchItem>& batch,
+                           Stretch& stretch) {
+  const int64_t window = times_.window();
+  int64_t horizon = kNoLimit;
+  stretch.growing = 0;
+  stretch.free = rank.kv.free();
+  stretch.growth.assign(static_cast<size_t>(room_.tokens), 0);
+  for (const BatchItem& item : batch) {
+    const Sequence& s = sequences_[item.slot];
+    const int64_t tokens = s.tokens();
+    const int64_t left = s.output - s.generated;
+    horizon = std::min(horizon, left - 1);
+    if (window > 0 && tokens < window) {
+      ++stretch.growing;
+      horizon = std::min(horizon, window - tokens);
+    }
+    const int64_t spare = s.holding.tokens - tokens;
+    if (spare >= left) continue;
+    if (spare >= room_.tokens) {
+      horizon = std::min(horizon, spare);
+      continue;
+    }
+    int64_t blocks = 1;
+    if (room_.windowed > 0 && tokens <= room_.window) {
+      blocks = rank.kv.growth(s.holding, s.holding.tokens + 1);
+      horizon = std::min(horizon, room_.tokens);
+    }
+    stretch.growth[static_cast<size_t>(spare)] += blocks;
+  }
+  return horizon;
+}
+
+void Replica::plan_more(Flight& flight, Seconds known_until) {
+  int64_t horizon = kLongestPlan - 1;
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    horizon = std::min(horizon, plan_rank(*ranks_[r], flight.batches[r], stretches_[r]));
+    stretches_[r].shape = shapes_[r];
+  }
+  int64_t used = flight.used.front();
+  size_t phase = 0;
+  for (int64_t step = 1; step <= horizon; ++step) {
+    const Seconds begin = flight.ends.back();
+    if (begin >= known_until) break;
+    bool room = true;
+    for (const Stretch& stretch : stretches_) room = room && stretch.growth[phase] <= stretch.free;
+    if (!room) break;
+    StepTime slowest;
+    for (Stretch& stretch : stretches_) {
+      stretch.free -= stretch.growth[phase];
+      used += stretch.growth[phase];
+      StepShape& shape = stretch.shape;
+      if (shape.decodes == 0) continue;
+      shape.decode_context += shape.decodes;
+      shape.windowed_context += stretch.growing;
+      ++shape.longest_decode;
+      const StepTime time = times_.of(shape);
+      slowest.device = std::max(slowest.device, time.device);
+      slowest.host = std::max(slowest.host, time.host);
+    }
+    flight.ends.push_back(begin + duration(slowest));
+    flight.used.push_back(used);
+    if (++phase == static_cast<size_t>(room_.tokens)) phase = 0;
+  }
+  stage_free_.front() = flight.ends.back();
+}
+
+void Replica::cut_plan(Seconds now) {
+  if (flights_.empty() || flights_.back().ends.size() < 2) return;
+  Flight& flight = flights_.back();
+  size_t kept = 1;
+  while (kept < flight.ends.size() && flight.ends[kept - 1] < now) ++kept;
+  flight.ends.resize(kept);
+  flight.used.resize(kept);
+  stage_free_.front() = flight.ends.back();
+}
+
+void Replica::end_steps(Seconds now, std::vector<EndedSequence>& ended) {
+  while (!flights_.empty() && flights_.front().ends.back() <= now) {
+    end_flight(flights_.front(), ended);
+    unused_flights_.push_back(std::move(flights_.front()));
+    flights_.pop_front();
+    may_start_ = true;
+  }
+}
+
+void Replica::end_flight(Flight& flight, std::vector<EndedSequence>& ended) {
+  ServingEvent event;
+  event.replica = index_;
+  event.end = flight.begin;
+  event.decodes = flight.decodes;
+  event.prefill_tokens = flight.prefill_tokens;
+  for (size_t step = 0; step < flight.ends.size(); ++step) {
+    event.begin = event.end;
+    event.end = flight.ends[step];
+    log_.step(event, flight.used[step], blocks(), flight.waiting);
+    peak_ = std::max(peak_, flight.used[step]);
+  }
+  // Tokens that follow the last step's: one interval for them all.
+  int64_t on_time = 0;
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    EngineRank& rank = *ranks_[r];
+    const size_t before = ended.size();
+    for (const BatchItem& item : flight.batches[r]) end_item(rank, item, flight, ended, on_time);
+    if (ended.size() == before) continue;
+    std::erase_if(rank.running,
+                  [&](uint32_t slot) { return sequences_[slot].state == Sequence::State::kEnded; });
+    for (size_t i = before; i < ended.size(); ++i)
+      if (!ended[i].handed_over) sequences_.remove(ended[i].slot);
+  }
+  if (on_time > 0) log_.between_tokens(flight.ends.front() - flight.begin, on_time);
+  for (size_t step = 1; step < flight.ends.size(); ++step)
+    log_.between_tokens(flight.ends[step] - flight.ends[step - 1], flight.decodes);
+}
+
+void Replica::end_item(EngineRank& rank, const BatchItem& item, const Flight& flight,
+                       std::vector<EndedSequence>& ended, int64_t& on_time) {
+  Sequence& s = sequences_[item.slot];
+  const auto steps = static_cast<int32_t>(flight.ends.size());
+  s.in_flight = false;
+  const bool first = s.generated == 0;
+  int32_t tokens = steps;
+  if (s.decoding()) {
+    if (item.tokens > 1) tokens = std::min(accepted(s), s.output - s.generated);
+    if (steps > 1 && !rank.kv.grow(s.holding, s.tokens() + steps - 1))
+      throw_internal("steps were planned without room for them");
+    s.computed += tokens;
+  } else {
+    s.computed += item.tokens;
+    if (s.computed < s.tokens()) return;
+  }
+  s.generated += tokens;
+  const Seconds end = flight.ends.back();
+  if (first)
+    recorder_.first_token(s.id, end);
+  else if (s.last_token == flight.begin)
+    ++on_time;
+  else
+    log_.between_tokens(flight.ends.front() - s.last_token, 1);
+  s.last_token = end;
+  const bool done = s.generated >= s.output;
+  if (!done && !s.prefill_only) return;
+  EndedSequence e;
+  e.id = s.id;
+  e.tag = s.tag;
+  e.slot = item.slot;
+  e.handed_over = !done;
+  s.state = Sequence::State::kEnded;
+  if (e.handed_over) {
+    e.computed = s.computed;
+    ++handed_over_;
+  } else {
+    recorder_.end(s.id, end);
+    rank.kv.release(s.holding, s.keys, s.computed);
+  }
+  ended.push_back(e);
+}
+
+int32_t Replica::accepted(const Sequence& s) const {
+  const Speculation& speculation = options_.speculation;
+  RandomStream random(mixed_bits(speculation.seed, s.id), static_cast<uint64_t>(s.generated));
+  int32_t tokens = 1;
+  while (tokens <= speculation.draft_tokens && random.uniform() < speculation.acceptance) ++tokens;
+  return tokens;
+}
+
+void Replica::release(uint32_t slot) {
+  Sequence& s = sequences_[slot];
+  ranks_[s.rank]->kv.release(s.holding, s.keys, s.computed);
+  sequences_.remove(slot);
+  --handed_over_;
+  may_start_ = true;
+}
+
+}  // namespace orrery

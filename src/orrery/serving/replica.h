@@ -1,0 +1,133 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "orrery/serving/metrics.h"
+#include "orrery/serving/scheduler.h"
+#include "orrery/serving/step_times.h"
+
+namespace orrery {
+
+/// Draft tokens that each decode checks beside the next one; the i-th is right with probability
+/// `acceptance` if those before it were.
+struct Speculation {
+  int32_t draft_tokens = 0;  ///< 0: none.
+  double acceptance = 0;
+  uint64_t seed = 0;
+};
+
+struct ReplicaOptions {
+  SchedulerOptions scheduler;
+  int ranks = 1;  ///< Of data-parallel attention, that step together, each with queue and cache.
+  /// The host prepares a step while the device computes the one before: a step lasts as long as
+  /// the longer of the two, not both.
+  bool asynchronous = true;
+  Speculation speculation;
+  bool prefill_only = false;  ///< Hands a sequence over after its first token.
+  bool step_by_step = false;  ///< Never takes steps that are alike together. For tests.
+};
+
+/// A sequence that a replica has finished with.
+struct EndedSequence {
+  uint32_t id = 0;
+  uint32_t tag = 0;
+  uint32_t slot = 0;
+  int32_t computed = 0;      ///< Tokens whose keys and values go elsewhere, …
+  bool handed_over = false;  ///< … and stay here until `release`.
+};
+
+/// One engine. A step of it lasts as long as its slowest rank's; with a pipeline of p stages up to
+/// p batches are under way, of which each sequence is in one.
+///
+/// Steps in which the same sequences decode, and nothing arrives, ends or lacks room, are planned
+/// together: each step's time is asked for, but sequences are touched once. An arrival cuts the
+/// plan after the step that is under way.
+class Replica {
+ public:
+  /// `times` and `recorder` outlive it; `log` is an empty one. Throws `kUsage` or `kInfeasible` for
+  /// options that cannot work.
+  Replica(const StepTimes& times, const KvRoom& room, const ReplicaOptions& options,
+          Recorder& recorder, const StepLog& log, uint16_t index);
+
+  /// Whether the request could ever be served.
+  bool fits(const Request& request) const;
+  /// `received`: tokens whose keys and values came with it, the first token then being there.
+  void arrive(uint32_t id, const Request& request, Seconds now, int32_t received = 0);
+  /// When something happens of itself next, or `kNever`.
+  Seconds next_event() const;
+  /// Ends the steps that are over.
+  void end_steps(Seconds now, std::vector<EndedSequence>& ended);
+  /// Starts what can be started. Nothing will arrive before `known_until`, as far as is known.
+  void start_steps(Seconds now, Seconds known_until);
+  /// Gives back the blocks of a sequence handed over.
+  void release(uint32_t slot);
+
+  size_t outstanding() const { return sequences_.size(); }
+  size_t waiting() const;
+  int64_t blocks() const { return static_cast<int64_t>(ranks_.size()) * room_.blocks; }
+  int64_t used_blocks(Seconds now) const;
+  /// Tokens of the request's prompt that are in the cache of one of its ranks.
+  int64_t cached_tokens(const Request& request) const;
+  int64_t peak_blocks() const { return peak_; }
+  StepLog& log() { return log_; }
+  const SchedulerOptions& scheduler() const { return scheduler_options_; }
+
+ private:
+  /// A step, or several alike, of one batch a rank.
+  struct Flight {
+    std::vector<std::vector<BatchItem>> batches;
+    Seconds begin;
+    std::vector<Seconds> ends;  ///< Of each step.
+    std::vector<int64_t> used;  ///< Blocks in each.
+    int32_t decodes = 0;
+    int32_t prefill_tokens = 0;
+    size_t waiting = 0;
+  };
+  /// One rank's part of steps that are alike.
+  struct Stretch {
+    StepShape shape;
+    int64_t growing = 0;          ///< Decodes that look at less than the window.
+    int64_t free = 0;             ///< Blocks.
+    std::vector<int64_t> growth;  ///< Blocks taken in the step of this number modulo its size.
+  };
+
+  uint16_t rank_for(const Request& request) const;
+  Seconds shape_and_time(Flight& flight, Seconds& device);
+  bool alike(const Flight& flight) const;
+  void plan_more(Flight& flight, Seconds known_until);
+  /// Steps for which the stretch's increments hold.
+  int64_t plan_rank(EngineRank& rank, const std::vector<BatchItem>& batch, Stretch& stretch);
+  Seconds duration(const StepTime& time) const;
+  void cut_plan(Seconds now);
+  void end_flight(Flight& flight, std::vector<EndedSequence>& ended);
+  void end_item(EngineRank& rank, const BatchItem& item, const Flight& flight,
+                std::vector<EndedSequence>& ended, int64_t& on_time);
+  int32_t accepted(const Sequence& sequence) const;
+  int64_t used_now() const;
+
+  const StepTimes& times_;
+  KvRoom room_;
+  ReplicaOptions options_;
+  Recorder& recorder_;
+  StepLog log_;
+  uint16_t index_;
+  std::unique_ptr<Scheduler> policy_;
+  SchedulerOptions scheduler_options_;
+  SequenceTable sequences_;
+  std::vector<std::unique_ptr<EngineRank>> ranks_;
+  size_t stages_ = 1;
+  std::vector<Seconds> stage_free_;
+  std::deque<Flight> flights_;
+  std::vector<Flight> unused_flights_;
+  bool may_start_ = false;
+  int64_t handed_over_ = 0;
+  int64_t peak_ = 0;
+  std::vector<StepShape> shapes_;
+  std::vector<std::vector<PrefillChunk>> chunks_;
+  std::vector<Stretch> stretches_;
+};
+
+}  // namespace orrery

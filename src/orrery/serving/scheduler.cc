@@ -1,0 +1,96 @@
+#include "orrery/serving/scheduler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace orrery {
+namespace {
+
+/// What a preempted sequence that belongs to no conversation may find again itself.
+uint64_t own_conversation(uint32_t id) { return (uint64_t{1} << 62) | id; }
+
+}  // namespace
+
+bool EngineRank::schedule(uint32_t slot, int32_t tokens) {
+  Sequence& s = sequences[slot];
+  const int32_t end = s.computed + tokens;
+  if (!kv.grow(s.holding, end)) return false;
+  if (s.computed < s.keys.prefix_tokens) kv.share_prefix(s.holding, s.keys, end);
+  batch.push_back({slot, tokens});
+  return true;
+}
+
+bool EngineRank::schedule_by_force(size_t& position, int32_t tokens) {
+  const uint32_t slot = running[position];
+  while (!schedule(slot, tokens)) {
+    size_t victim = running.size();
+    for (size_t i = running.size(); i-- > 0;) {
+      const Sequence& s = sequences[running[i]];
+      if (s.in_flight) continue;
+      if (victim == running.size()) {
+        victim = i;
+        if (!by_priority) break;
+        continue;
+      }
+      const Sequence& worst = sequences[running[victim]];
+      if (std::pair(s.priority, s.id) > std::pair(worst.priority, worst.id)) victim = i;
+    }
+    const bool itself = victim == position;
+    preempt(victim);
+    if (itself) return false;
+    if (victim < position) --position;
+  }
+  return true;
+}
+
+int32_t EngineRank::to_compute(const Sequence& s) const {
+  if (s.received > 0) return s.tokens() - s.received;
+  return s.tokens() - static_cast<int32_t>(kv.cached(s.keys, s.tokens() - 1));
+}
+
+bool EngineRank::admit_first(int32_t tokens, int64_t spare, int64_t reserve) {
+  const uint32_t slot = waiting.front();
+  Sequence& s = sequences[slot];
+  const int64_t end = std::max<int64_t>(reserve, s.tokens() - to_compute(s) + tokens);
+  const KvKeys none;
+  const KvKeys& keys = s.received > 0 ? none : s.keys;
+  if (!kv.can_start(keys, s.tokens() - 1, end, spare)) return false;
+  waiting.pop_front();
+  running.push_back(slot);
+  s.computed = s.received > 0 ? s.received
+                              : static_cast<int32_t>(kv.attach(s.holding, keys, s.tokens() - 1));
+  if (!kv.grow(s.holding, end) || !schedule(slot, tokens))
+    throw_internal("room for keys and values went missing");
+  return true;
+}
+
+void EngineRank::preempt(size_t position) {
+  const uint32_t slot = running[position];
+  running.erase(running.begin() + static_cast<std::ptrdiff_t>(position));
+  std::erase_if(batch, [&](const BatchItem& item) { return item.slot == slot; });
+  Sequence& s = sequences[slot];
+  if (s.keys.conversation == 0) s.keys.conversation = own_conversation(s.id);
+  kv.release(s.holding, s.keys, s.computed);
+  s.computed = 0;
+  s.received = 0;
+  preempted.push_back(slot);
+  waiting.come_back(slot, s);
+}
+
+std::unique_ptr<Scheduler> make_scheduler(const std::string& name) {
+  return Registry<Scheduler>::instance().at(name, "scheduler").create();
+}
+
+void check_limits(const SchedulerOptions& options) {
+  const auto check = [](int64_t value, std::string_view what) {
+    if (value < 1) throw_usage(fmt::format("{} must be 1 or more, not {}", what, value));
+  };
+  check(options.max_batched_tokens, "tokens of a step");
+  check(options.max_seqs, "sequences that run at one time");
+  check(options.chunk_size, "tokens of prompts in a step");
+  if (!(options.watermark >= 0 && options.watermark < 1))
+    throw_usage(fmt::format("the watermark must lie between 0 and 1, not {}", options.watermark));
+}
+
+}  // namespace orrery

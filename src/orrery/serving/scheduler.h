@@ -1,0 +1,103 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "orrery/base/registry.h"
+#include "orrery/serving/kv_cache.h"
+#include "orrery/serving/sequence.h"
+#include "orrery/serving/waiting_queue.h"
+
+namespace orrery {
+
+/// What an engine's scheduler may be told. 0 and less: the scheduler's own default.
+struct SchedulerOptions {
+  std::string name = "vllm-v1";
+  int64_t max_batched_tokens = 0;  ///< Tokens that one step computes at most.
+  int64_t max_seqs = 0;            ///< Sequences that run at one time at most.
+  int64_t chunk_size = 0;          ///< Tokens of prompts that one step computes at most.
+  double watermark = -1;           ///< Share of blocks that admission leaves free.
+  int64_t max_length = 0;          ///< Tokens of a sequence at most; 0: what the cache holds.
+  int32_t draft_tokens = 0;        ///< That speculation adds to each decode.
+  bool prefix_caching = true;
+  bool by_priority = false;
+  bool max_utilization = false;  ///< trtllm: admit by what is needed now, and evict.
+};
+
+/// Tokens of a sequence that a step computes.
+struct BatchItem {
+  uint32_t slot = 0;
+  int32_t tokens = 0;
+};
+
+/// What a scheduler sees of its engine, and does to it: one rank with its own queue and cache.
+class EngineRank {
+ public:
+  EngineRank(SequenceTable& sequences, const KvRoom& room, const KvCacheOptions& cache,
+             bool by_priority)
+      : sequences(sequences), kv(room, cache), waiting(by_priority), by_priority(by_priority) {}
+
+  SequenceTable& sequences;
+  KvCache kv;
+  std::vector<uint32_t> running;  ///< In the order they were admitted.
+  WaitingQueue waiting;
+  std::vector<BatchItem> batch;     ///< The step that is put together.
+  std::vector<uint32_t> preempted;  ///< Thrown out while it was.
+  bool by_priority = false;         ///< Who is thrown out, and who is admitted.
+  int32_t decode_tokens = 1;        ///< Of a decode: the next one, and those speculated.
+
+  /// Tokens that the sequence's next step can compute at most.
+  int32_t wanted(const Sequence& sequence) const {
+    return sequence.decoding() ? decode_tokens : sequence.pending();
+  }
+  /// Puts `tokens` of a running sequence into the batch; false where there is no room for them.
+  bool schedule(uint32_t slot, int32_t tokens);
+  /// The same at the cost of others: whoever was admitted last, or has the lowest priority, is
+  /// thrown out until there is room; false when that is the sequence itself, or all others are
+  /// part of a step in flight. `position` in `running` moves with the sequence.
+  bool schedule_by_force(size_t& position, int32_t tokens);
+  /// Tokens of a waiting sequence that must be computed before it gets its next one: all but
+  /// those cached, or received from another engine.
+  int32_t to_compute(const Sequence& sequence) const;
+  /// Moves the first who waits to those who run, with `tokens` of it in the batch, where at least
+  /// `spare` blocks stay free then, and takes blocks for `reserve` tokens if those are more.
+  /// False, and nothing has changed, where there is no room.
+  bool admit_first(int32_t tokens, int64_t spare = 0, int64_t reserve = 0);
+  /// Throws the sequence at `position` of `running` back among those who wait, to be computed
+  /// again.
+  void preempt(size_t position);
+};
+
+/// Which sequences compute how many tokens in the next step. Registered by name in
+/// `Registry<Scheduler>`.
+class Scheduler {
+ public:
+  virtual ~Scheduler() = default;
+
+  /// Takes the options; throws `kUsage` for those it cannot work with. Gives them back with its
+  /// own defaults in place.
+  virtual SchedulerOptions configure(const SchedulerOptions& options) = 0;
+  /// How its cache of keys and values behaves.
+  virtual KvCacheOptions cache() const = 0;
+  /// Whether a request of so many tokens can run where nobody else does.
+  virtual bool fits(const KvRoom& room, int64_t prompt, int64_t output) const = 0;
+  /// Fills `rank.batch`, which is empty.
+  virtual void schedule(EngineRank& rank) = 0;
+  /// After a step in which all that run decode: whether the next step is the same as long as
+  /// nobody arrives or ends and every sequence finds the room to go on.
+  virtual bool steady(const EngineRank& rank) const {
+    (void)rank;
+    return true;
+  }
+};
+
+/// The scheduler of that name; throws `kUsage` for one that is not there.
+std::unique_ptr<Scheduler> make_scheduler(const std::string& name);
+
+/// Throws `kUsage` where a limit of the options is not 1 or more.
+void check_limits(const SchedulerOptions& options);
+
+}  // namespace orrery

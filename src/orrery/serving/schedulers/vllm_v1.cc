@@ -1,0 +1,74 @@
+#include <algorithm>
+
+#include "orrery/serving/scheduler.h"
+
+namespace orrery {
+namespace {
+
+class VllmV1 final : public Scheduler {
+ public:
+  SchedulerOptions configure(const SchedulerOptions& options) override {
+    options_ = options;
+    if (options_.max_batched_tokens <= 0) options_.max_batched_tokens = 8192;
+    if (options_.max_seqs <= 0) options_.max_seqs = 1024;
+    if (options_.chunk_size <= 0) options_.chunk_size = options_.max_batched_tokens;
+    if (options_.watermark < 0) options_.watermark = 0;
+    check_limits(options_);
+    return options_;
+  }
+
+  KvCacheOptions cache() const override { return {options_.prefix_caching, true}; }
+
+  bool fits(const KvRoom& room, int64_t prompt, int64_t output) const override {
+    return room.needed(prompt + output - 1 + options_.draft_tokens) <= room.blocks;
+  }
+
+  void schedule(EngineRank& rank) override {
+    int64_t budget = options_.max_batched_tokens;
+    for (size_t i = 0; i < rank.running.size() && budget > 0; ++i) {
+      const uint32_t slot = rank.running[i];
+      const Sequence& s = rank.sequences[slot];
+      if (s.in_flight) continue;
+      const int32_t tokens = cut(rank.wanted(s), budget);
+      if (rank.schedule(slot, tokens)) {
+        budget -= tokens;
+        continue;
+      }
+      const bool scheduled = rank.schedule_by_force(i, tokens);
+      budget = options_.max_batched_tokens;
+      for (const BatchItem& item : rank.batch) budget -= item.tokens;
+      if (!scheduled) break;
+    }
+    if (!rank.preempted.empty()) return;
+    while (!rank.waiting.empty() && budget > 0 &&
+           static_cast<int64_t>(rank.running.size()) < options_.max_seqs) {
+      const Sequence& s = rank.sequences[rank.waiting.front()];
+      const int32_t tokens = cut(rank.to_compute(s), budget);
+      if (!rank.admit_first(tokens)) break;
+      budget -= tokens;
+    }
+  }
+
+ private:
+  /// A decode is never cut below its tokens by the size of a chunk.
+  int32_t cut(int32_t tokens, int64_t budget) const {
+    return static_cast<int32_t>(std::min({int64_t{tokens}, budget, options_.chunk_size}));
+  }
+
+  SchedulerOptions options_;
+};
+
+const Registration<Scheduler> kVllmV1(
+    {.name = "vllm-v1",
+     .summary = "One budget of tokens a step: first those who run, each its next token or the next "
+                "chunk of its prompt, then those who wait; without blocks the last admitted is "
+                "thrown out and computed again",
+     .source = "vLLM 0.11, vllm/v1/core/sched/scheduler.py",
+     .parameters = {{"max_batched_tokens", 8192,
+                     "tokens of a step; vLLM's server on devices of 70 GB and more", true},
+                    {"max_seqs", 1024, "sequences that run; the same", true},
+                    {"chunk_size", 8192, "tokens of one prompt in a step", true}}},
+    [] { return std::make_unique<VllmV1>(); });
+
+}  // namespace
+}  // namespace orrery

@@ -1,0 +1,285 @@
+#include "orrery/serving/traffic/trace.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "orrery/base/csv.h"
+#include "orrery/base/error.h"
+
+namespace orrery {
+namespace {
+
+constexpr double kLatest = 1e12;  ///< Seconds; thirty thousand years.
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
+  return text;
+}
+
+std::optional<double> number(std::string_view text) {
+  double value = 0;
+  const char* end = text.data() + text.size();
+  const auto [at, fault] = std::from_chars(text.data(), end, value);
+  if (fault != std::errc() || at != end || text.empty()) return std::nullopt;
+  return value;
+}
+
+std::optional<int32_t> token_count(double value) {
+  if (!(value >= 1 && value <= static_cast<double>(kLongestRequest)) || value != std::floor(value))
+    return std::nullopt;
+  return static_cast<int32_t>(value);
+}
+
+/// Days from 1970-01-01 in the Gregorian calendar.
+int64_t days_from_civil(int64_t year, int64_t month, int64_t day) {
+  year -= month <= 2 ? 1 : 0;
+  const int64_t era = year / 400;
+  const int64_t of_era = year - era * 400;
+  const int64_t of_year = (153 * (month + (month > 2 ? -3 : 9)) + 2) / 5 + day - 1;
+  return era * 146097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719468;
+}
+
+/// "2023-11-16 18:15:46.6805900", with a T between and a time zone behind if need be; the zone is
+/// not looked at.
+std::optional<double> date_and_time(std::string_view text) {
+  if (text.size() < 19 || text[4] != '-' || text[7] != '-' ||
+      (text[10] != ' ' && text[10] != 'T') || text[13] != ':' || text[16] != ':')
+    return std::nullopt;
+  const auto part = [&](size_t begin, size_t size, double least, double most) -> double {
+    for (size_t i = begin; i < begin + size; ++i)
+      if (text[i] < '0' || text[i] > '9') return NAN;
+    const double value = *number(text.substr(begin, size));
+    return value >= least && value <= most ? value : NAN;
+  };
+  const double year = part(0, 4, 1970, 9999);
+  const double month = part(5, 2, 1, 12);
+  const double day = part(8, 2, 1, 31);
+  double seconds = part(11, 2, 0, 23) * 3600 + part(14, 2, 0, 59) * 60 + part(17, 2, 0, 60);
+  if (std::isnan(year + month + day + seconds)) return std::nullopt;
+  size_t end = 19;
+  if (end < text.size() && text[end] == '.') {
+    ++end;
+    while (end < text.size() && text[end] >= '0' && text[end] <= '9') ++end;
+    seconds += number(fmt::format("0{}", text.substr(19, end - 19))).value_or(0);
+  }
+  const std::string_view zone = text.substr(end);
+  if (!zone.empty() && zone[0] != '+' && zone[0] != '-' && zone[0] != 'Z') return std::nullopt;
+  return static_cast<double>(days_from_civil(
+             static_cast<int64_t>(year), static_cast<int64_t>(month), static_cast<int64_t>(day))) *
+             86400 +
+         seconds;
+}
+
+/// Sorts by time, keeping the order of the file among equals, and begins at 0.
+void set_in_order(Trace& trace) {
+  std::stable_sort(trace.rows.begin(), trace.rows.end(),
+                   [](const TraceRow& a, const TraceRow& b) { return a.arrival < b.arrival; });
+  if (trace.rows.empty()) return;
+  const Seconds first = trace.rows.front().arrival;
+  for (TraceRow& row : trace.rows) row.arrival = row.arrival - first;
+}
+
+int first_column(const CsvReader& reader, std::initializer_list<std::string_view> names) {
+  for (const std::string_view name : names)
+    if (const int column = reader.column(name); column >= 0) return column;
+  return -1;
+}
+
+Trace read_csv(const Source& source) {
+  CsvReader reader(source);
+  const int time = first_column(reader, {"arrived_at", "arrival_s", "TIMESTAMP"});
+  const int prompt = first_column(reader, {"num_prefill_tokens", "ContextTokens", "input_tokens"});
+  const int output =
+      first_column(reader, {"num_decode_tokens", "GeneratedTokens", "output_tokens"});
+  if (prompt < 0 || output < 0)
+    throw Error(ErrorKind::kInput, {source.name(), 1, 1},
+                "a table of requests has the columns num_prefill_tokens and num_decode_tokens, "
+                "and arrived_at in seconds");
+  Trace trace;
+  trace.timed = time >= 0;
+  const bool dates = time >= 0 && reader.header()[static_cast<size_t>(time)] == "TIMESTAMP";
+  const auto tokens = [&](int column) {
+    const auto at = static_cast<size_t>(column);
+    const std::optional<double> value = number(trimmed(reader.field(at)));
+    const std::optional<int32_t> count = value ? token_count(*value) : std::nullopt;
+    if (!count)
+      throw Error(ErrorKind::kInput, reader.location(at),
+                  fmt::format("expected a number of tokens, 1 or more, found '{}'",
+                              reader.field(at).substr(0, 40)));
+    return *count;
+  };
+  while (reader.next()) {
+    TraceRow row;
+    if (time >= 0) {
+      const auto at = static_cast<size_t>(time);
+      const std::string_view text = trimmed(reader.field(at));
+      std::optional<double> value = dates ? date_and_time(text) : std::nullopt;
+      if (!value) value = number(text);
+      if (!value || !(*value >= 0 && *value <= kLatest))
+        throw Error(
+            ErrorKind::kInput, reader.location(at),
+            fmt::format("expected {}, found '{}'", dates ? "a date and time" : "seconds, 0 or more",
+                        text.substr(0, 40)));
+      row.arrival = Seconds(*value);
+    }
+    row.lengths = {tokens(prompt), tokens(output)};
+    trace.rows.push_back(row);
+  }
+  return trace;
+}
+
+class JsonLine {
+ public:
+  JsonLine(const Source& source, size_t begin, std::string_view line)
+      : source_(source), begin_(begin) {
+    try {
+      object_ = nlohmann::json::parse(line);
+    } catch (const nlohmann::json::parse_error& e) {
+      source_.fail(begin_ + std::min(line.size(), e.byte == 0 ? 0 : e.byte - 1),
+                   "expected a JSON object of one request");
+    }
+    if (!object_.is_object()) source_.fail(begin_, "expected a JSON object of one request");
+  }
+
+  /// The first of the members that is there.
+  std::optional<double> find(std::initializer_list<std::string_view> names) const {
+    for (const std::string_view name : names) {
+      const auto at = object_.find(name);
+      if (at == object_.end()) continue;
+      if (!at->is_number()) source_.fail(begin_, fmt::format("'{}' is not a number", name));
+      return at->get<double>();
+    }
+    return std::nullopt;
+  }
+
+  int32_t tokens(std::initializer_list<std::string_view> names) const {
+    const std::optional<double> value = find(names);
+    if (!value)
+      source_.fail(begin_, fmt::format("expected a number of tokens as '{}'; text is not counted",
+                                       *names.begin()));
+    const std::optional<int32_t> count = token_count(*value);
+    if (!count)
+      source_.fail(begin_, fmt::format("'{}' must be a number of tokens, 1 or more, not {}",
+                                       *names.begin(), *value));
+    return *count;
+  }
+
+  std::optional<Seconds> time() const {
+    std::optional<double> value = find({"arrival_s", "arrived_at"});
+    if (const std::optional<double> ms = find({"timestamp"}); !value && ms) value = *ms * 1e-3;
+    if (const std::optional<double> ns = find({"arrival_time_ns"}); !value && ns)
+      value = *ns * 1e-9;
+    if (!value) return std::nullopt;
+    if (!(*value >= 0 && *value <= kLatest)) source_.fail(begin_, "a time is 0 or more");
+    return Seconds(*value);
+  }
+
+ private:
+  const Source& source_;
+  size_t begin_;
+  nlohmann::json object_;
+};
+
+Trace read_json_lines(const Source& source) {
+  Trace trace;
+  const std::string_view text = source.text();
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string_view line = text.substr(begin, end - begin);
+    if (line.find_first_not_of(" \t\r") != std::string_view::npos) {
+      const JsonLine json(source, begin, line);
+      TraceRow row;
+      row.lengths.prompt =
+          json.tokens({"prompt_len", "input_tokens", "input_length", "input_toks"});
+      row.lengths.output = json.tokens(
+          {"output_len", "expected_output_len", "output_tokens", "output_length", "output_toks"});
+      const std::optional<Seconds> time = json.time();
+      if (!trace.rows.empty() && time.has_value() != trace.timed)
+        source.fail(begin, "some requests have a time and others have none");
+      trace.timed = time.has_value();
+      row.arrival = time.value_or(Seconds(0));
+      trace.rows.push_back(row);
+    }
+    begin = end + 1;
+  }
+  return trace;
+}
+
+class Replay final : public RequestSource {
+ public:
+  Replay(std::shared_ptr<const Trace> trace, const TraceReplay& replay)
+      : trace_(std::move(trace)),
+        speed_(replay.speed),
+        left_(replay.count > 0 ? replay.count : static_cast<int64_t>(trace_->rows.size())) {
+    const auto rows = static_cast<double>(trace_->rows.size());
+    // A trace that begins again does so after a gap like the others.
+    const double last = trace_->rows.back().arrival.value;
+    period_ = rows > 1 ? last * rows / (rows - 1) : 0;
+  }
+
+  Seconds next_arrival() const override {
+    if (left_ == 0) return kNever;
+    const double time = period_ * static_cast<double>(rounds_) + trace_->rows[next_].arrival.value;
+    return Seconds(time / speed_);
+  }
+
+  Request take() override {
+    Request request;
+    request.arrival = next_arrival();
+    const RequestLengths& lengths = trace_->rows[next_].lengths;
+    request.prompt = lengths.prompt;
+    request.output = lengths.output;
+    --left_;
+    if (++next_ == trace_->rows.size()) {
+      next_ = 0;
+      ++rounds_;
+    }
+    return request;
+  }
+
+ private:
+  std::shared_ptr<const Trace> trace_;
+  double speed_;
+  int64_t left_;
+  double period_ = 0;
+  size_t next_ = 0;
+  int64_t rounds_ = 0;
+};
+
+}  // namespace
+
+Trace read_trace(const Source& source) {
+  const size_t first = source.text().find_first_not_of(" \t\r\n");
+  const bool json = first != std::string_view::npos && source.text()[first] == '{';
+  Trace trace = json ? read_json_lines(source) : read_csv(source);
+  if (trace.rows.empty()) throw_input(source.name(), "there are no requests");
+  set_in_order(trace);
+  return trace;
+}
+
+std::unique_ptr<RequestSource> make_replay(std::shared_ptr<const Trace> trace,
+                                           const TraceReplay& replay) {
+  if (trace == nullptr || trace->rows.empty()) throw_usage("there are no requests");
+  if (!(replay.speed > 0 && replay.speed <= 1e9))
+    throw_usage(fmt::format("speed of a trace must be more than 0, not {}", replay.speed));
+  if (replay.count < 0)
+    throw_usage(fmt::format("number of requests must be 1 or more, not {}", replay.count));
+  return std::make_unique<Replay>(std::move(trace), replay);
+}
+
+std::vector<RequestLengths> lengths_of(const Trace& trace) {
+  std::vector<RequestLengths> lengths;
+  lengths.reserve(trace.rows.size());
+  for (const TraceRow& row : trace.rows) lengths.push_back(row.lengths);
+  return lengths;
+}
+
+}  // namespace orrery
