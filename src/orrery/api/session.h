@@ -12,6 +12,7 @@
 #include "orrery/api/collectives.h"
 #include "orrery/api/model_choice.h"
 #include "orrery/api/plan.h"
+#include "orrery/api/serving.h"
 #include "orrery/api/serving_engine.h"
 #include "orrery/api/timeline.h"
 #include "orrery/api/train.h"
@@ -219,6 +220,8 @@ class Session {
   /// An engine as a simulation asks it for the times of its steps; `kInfeasible` where the model
   /// does not fit.
   ServingEngine serving_engine(const EngineRequest& request) const;
+  /// What users of a fleet of engines wait for, by simulation.
+  ServingAnswer serving(const ServingRequest& request) const;
   /// A Chakra trace (.et) too.
   InspectAnswer inspect(const std::string& workload, const ReadOptions& options) const;
   /// Plays Chakra traces as ASTRA-sim does.

@@ -38,7 +38,6 @@ std::map<std::string, Setter> setters(EngineCosts& c) {
           {"ahead", flag(c.ahead)},
           {"gap", time(c.gap)},
           {"before", time(c.before)},
-          {"before_token", time(c.before_token)},
           {"after", time(c.after)},
           {"kernels", number(c.kernels)},
           {"captured",

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "orrery/api/serving_engine.h"
+#include "orrery/serving/fleet.h"
+#include "orrery/serving/metrics.h"
+
+namespace orrery {
+
+/// Who asks what of a fleet. One of `requests`, `rate` and `concurrency` says when.
+struct TrafficRequest {
+  std::string requests;     ///< A table of requests (serving/traffic/trace.h).
+  double speed = 1;         ///< Times the rate at which the table was seen.
+  double rate = 0;          ///< Requests a second.
+  double variation = 1;     ///< Of the gaps between them: 1 Poisson, 0 a metronome.
+  double swing = 0;         ///< Of the rate, by day: 1 + swing · sin.
+  Seconds period{86400};    ///< Of that.
+  int64_t concurrency = 0;  ///< Users who each wait for an answer before they ask again.
+  int64_t count = 0;        ///< Requests; 0: 1,000, ten a user, or the table once.
+  /// Tokens of prompts and answers: "1024", "uniform:512-2048", "zipf:128-4096:1.2",
+  /// "lognormal:1024:0.8" (mean and coefficient of variation); where `lengths` is not given.
+  std::string isl = "1024", osl = "128";
+  /// A table whose lengths are drawn, or "vidur:128-512:20": totals with so many prompt tokens for
+  /// one of the answer.
+  std::string lengths;
+  int32_t prefix_tokens = 0;  ///< Of a system prompt that requests begin with, …
+  int32_t prefixes = 1;       ///< … one of so many.
+  double turns = 0;           ///< Of conversations, on average; 0: single requests.
+  Seconds pause{10};          ///< Between an answer and the next turn, on average.
+  uint64_t seed = 42;
+};
+
+/// Prompts and answers by different engines.
+struct Disaggregation {
+  EngineRequest prefill, decode;  ///< Layout, precision, limits; model and device as the fleet's.
+  int prefill_workers = 1, decode_workers = 1;
+  BytesPerSecond bandwidth;  ///< Between them; 0: of the cluster's fabric between nodes.
+};
+
+struct ServingRequest {
+  EngineRequest engine;
+  SchedulerOptions scheduler;
+  int replicas = 1;
+  std::string router = "round-robin";
+  std::optional<Disaggregation> disaggregation;
+  std::optional<bool> asynchronous;  ///< Whether the host works ahead; nothing: as the engine does.
+  Speculation speculation;
+  TrafficRequest traffic;
+  ServiceLevel promise;
+  Trimming trimming;
+  double price_per_hour = 0;  ///< Of a device.
+  bool list_requests = false;
+  size_t series_points = 240;
+  size_t events = 0;
+  std::function<void(int64_t)> progress;
+};
+
+/// One pool of engines.
+struct PoolAnswer {
+  std::string role;  ///< "engines", "prefill", "decode"
+  ServingLayout layout;
+  int replicas = 1;
+  EngineMemory memory;
+  KvRoom room;
+  double power_w = 0;                                ///< Of a device, while a step runs.
+  double mean_decodes = 0;                           ///< Sequences of a step, …
+  double mean_prefill_tokens = 0;                    ///< … and tokens of prompts.
+  std::vector<std::pair<std::string, double>> step;  ///< Shares of a step's time, by cause.
+  double step_s = 0;                                 ///< On average.
+  double spread = 0;                                 ///< Of ln(true / predicted step time).
+};
+
+/// What a run said, and what it would have said with all steps shorter or longer by the model's
+/// error: two kinds of doubt, kept apart.
+struct ServingAnswer {
+  ServingRun run;
+  ServingMetrics fast, slow;  ///< Where steps take the lower and the upper end of their interval.
+  std::vector<PoolAnswer> pools;
+  int devices = 0;
+  double requests_offered = 0;  ///< A second; 0: a closed loop.
+  double energy_j_per_token = 0;
+  double tokens_per_s_per_device = 0;
+  double price_per_million_tokens = 0;  ///< 0: no price was given.
+  std::vector<std::string> gaps;
+  std::vector<std::pair<std::string, std::string>> provenance;
+};
+
+/// The scheduler that an engine is known by, and the other way round: "trtllm" is both; "vllm-v0",
+/// "sarathi", "orca", "static" and "lightllm" run on vLLM's kernels.
+std::string engine_of_scheduler(const std::string& scheduler);
+
+std::string to_json(const ServingAnswer& answer, const ServingRequest& request);
+
+}  // namespace orrery

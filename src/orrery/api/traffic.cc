@@ -1,0 +1,116 @@
+#include "orrery/api/traffic.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "orrery/base/error.h"
+#include "orrery/base/source.h"
+#include "orrery/serving/traffic/arrivals.h"
+#include "orrery/serving/traffic/trace.h"
+#include "orrery/serving/traffic/users.h"
+
+namespace orrery {
+namespace {
+
+constexpr int64_t kUsualCount = 1000;
+constexpr int64_t kUsualRounds = 10;
+
+[[noreturn]] void refuse(std::string_view what, std::string_view text) {
+  throw_usage(
+      fmt::format("{} '{}': give a number of tokens, uniform:LEAST-MOST, "
+                  "zipf:LEAST-MOST:EXPONENT or lognormal:MEAN:VARIATION",
+                  what, text));
+}
+
+std::vector<std::string_view> parts_of(std::string_view text, char by) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    const size_t at = text.find(by);
+    parts.push_back(text.substr(0, at));
+    if (at == std::string_view::npos) return parts;
+    text.remove_prefix(at + 1);
+  }
+}
+
+double number(std::string_view what, std::string_view whole, std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !(value >= 0) || value > 1e9)
+    refuse(what, whole);
+  return value;
+}
+
+void range(std::string_view what, std::string_view whole, std::string_view text, LengthLaw& law) {
+  const auto ends = parts_of(text, '-');
+  if (ends.size() != 2) refuse(what, whole);
+  law.least = static_cast<int64_t>(number(what, whole, ends[0]));
+  law.most = static_cast<int64_t>(number(what, whole, ends[1]));
+}
+
+LengthLaw law_of(std::string_view what, std::string_view text) {
+  LengthLaw law;
+  const auto parts = parts_of(text, ':');
+  if (parts.size() == 1) {
+    law.mean = number(what, text, text);
+  } else if (parts[0] == "uniform" && parts.size() == 2) {
+    law.kind = LengthLaw::Kind::kUniform;
+    range(what, text, parts[1], law);
+  } else if (parts[0] == "zipf" && parts.size() <= 3) {
+    law.kind = LengthLaw::Kind::kZipf;
+    range(what, text, parts[1], law);
+    if (parts.size() == 3) law.exponent = number(what, text, parts[2]);
+  } else if (parts[0] == "lognormal" && parts.size() <= 3) {
+    law.kind = LengthLaw::Kind::kLogNormal;
+    law.mean = number(what, text, parts[1]);
+    if (parts.size() == 3) law.variation = number(what, text, parts[2]);
+  } else {
+    refuse(what, text);
+  }
+  return law;
+}
+
+LengthSampler sampler(const TrafficRequest& request) {
+  if (request.lengths.empty()) return {law_of("--isl", request.isl), law_of("--osl", request.osl)};
+  if (request.lengths.starts_with("vidur:")) {
+    const auto parts = parts_of(request.lengths, ':');
+    LengthLaw total;
+    if (parts.size() != 3)
+      throw_usage(fmt::format("--lengths '{}': give vidur:LEAST-MOST:RATIO", request.lengths));
+    range("--lengths", request.lengths, parts[1], total);
+    return LengthSampler::uniform_total(total.least, total.most,
+                                        number("--lengths", request.lengths, parts[2]));
+  }
+  return LengthSampler::empirical(lengths_of(read_trace(Source::from_file(request.lengths))));
+}
+
+}  // namespace
+
+std::unique_ptr<RequestSource> make_traffic(const TrafficRequest& request) {
+  const int ways = !request.requests.empty() + (request.rate > 0) + (request.concurrency > 0);
+  if (ways != 1)
+    throw_usage("say when requests come: one of --requests FILE, --rate R and --concurrency C");
+  if (!request.requests.empty()) {
+    auto trace = std::make_shared<const Trace>(read_trace(Source::from_file(request.requests)));
+    return make_replay(std::move(trace), {.speed = request.speed, .count = request.count});
+  }
+  const SharedPrefixes prefixes = {request.prefix_tokens, request.prefixes};
+  if (request.concurrency > 0) {
+    const int64_t count = request.count > 0 ? request.count : kUsualRounds * request.concurrency;
+    return make_closed_loop({.concurrency = request.concurrency, .count = count, .ramp = {}},
+                            sampler(request), request.seed, prefixes);
+  }
+  const ArrivalProcess process = {request.rate, request.variation, request.swing, request.period};
+  const int64_t count = request.count > 0 ? request.count : kUsualCount;
+  if (request.turns > 0) {
+    Conversations conversations;
+    conversations.begin = process;
+    conversations.count = count;
+    conversations.mean_turns = request.turns;
+    conversations.mean_pause = request.pause;
+    return make_conversations(conversations, sampler(request), request.seed, prefixes);
+  }
+  return make_arrivals(process, count, sampler(request), request.seed, prefixes);
+}
+
+}  // namespace orrery

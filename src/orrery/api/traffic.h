@@ -1,0 +1,13 @@
+#pragma once
+
+#include <memory>
+
+#include "orrery/api/serving.h"
+#include "orrery/serving/traffic/source.h"
+
+namespace orrery {
+
+/// The requests that are asked for; `kUsage` for what is said twice, not at all or wrongly.
+std::unique_ptr<RequestSource> make_traffic(const TrafficRequest& request);
+
+}  // namespace orrery

@@ -1,0 +1,130 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "orrery/base/output_file.h"
+#include "orrery/cli/progress.h"
+#include "orrery/cli/serving_options.h"
+#include "orrery/report/serving_text.h"
+
+namespace orrery {
+namespace {
+
+class ServingCommand final : public Command {
+ public:
+  void declare(CLI::App& app) override {
+    options_.declare(app);
+    app.add_flag("--disaggregate", disaggregate_,
+                 "Prompts and answers by different engines (--prefill-…, --decode-…)");
+    declare_pool(app, "prefill", prefill_, prefill_workers_);
+    declare_pool(app, "decode", decode_, decode_workers_);
+    app.add_option("--transfer", transfer_,
+                   "Bandwidth between them, e.g. 50GB/s; the cluster's network unless given")
+        ->type_name("RATE");
+    app.add_option("--slo", slo_,
+                   "A promise, to count who it is kept to: ttft=0.5s,tpot=50ms,e2e=…")
+        ->type_name("PROMISE");
+    app.add_option("--price", options_.request.price_per_hour,
+                   "Of a device for an hour, for the price of tokens")
+        ->type_name("PRICE")
+        ->check(CLI::Range(0.0, 1e6));
+    app.add_option("--warm-up", options_.request.trimming.warm_up,
+                   "Share of the requests, the first ones, that do not count")
+        ->type_name("SHARE")
+        ->check(CLI::Range(0.0, 0.99));
+    app.add_option("--csv", csv_, "Every request with its times")->type_name("FILE");
+    declare_json(app);
+    app.footer(
+        "The engine is simulated step by step; each step's time is predicted from the kernels and\n"
+        "collectives it launches. Two kinds of doubt are kept apart: the model's (all steps "
+        "shorter\n"
+        "or longer) and that of the requests drawn.\n"
+        "Exit code 4: the model does not fit, or no request does.\n\n"
+        "Examples:\n"
+        "  orrery serving llama3-8b --on h100-sxm --rate 5 --isl lognormal:1024:0.8 --osl 200\n"
+        "  orrery serving llama3-70b --on h200 --tp 4 --dtype fp8 --concurrency 64 --isl 1024 \\\n"
+        "      --osl 1024 --slo ttft=1s,tpot=40ms");
+  }
+
+  int run() override {
+    ServingRequest request = options_.resolved();
+    request.promise = read_promise(slo_);
+    request.list_requests = !csv_.empty();
+    if (disaggregate_) {
+      Disaggregation d;
+      d.prefill = pool_of(request.engine, prefill_);
+      d.decode = pool_of(request.engine, decode_);
+      d.prefill_workers = prefill_workers_;
+      d.decode_workers = decode_workers_;
+      if (!transfer_.empty()) d.bandwidth = read_bandwidth(transfer_);
+      request.disaggregation = d;
+    }
+    const Progress progress("simulating");
+    const ServingAnswer answer = Session().serving(request);
+    if (!csv_.empty()) {
+      OutputFile file(csv_);
+      file.write(requests_csv(answer));
+      file.commit();
+    }
+    fmt::print("{}", json_ ? to_json(answer, request) + "\n" : serving_text(answer, request));
+    return 0;
+  }
+
+ private:
+  struct PoolOptions {
+    ServingLayout layout;
+    int64_t max_seqs = 0, max_batched_tokens = 0;
+  };
+
+  static void declare_pool(CLI::App& app, const std::string& role, PoolOptions& pool,
+                           int& workers) {
+    const auto count = [&](const std::string& name, int& value, const std::string& help) {
+      app.add_option("--" + role + "-" + name, value, help)
+          ->type_name("N")
+          ->check(CLI::Range(1, 1 << 20));
+    };
+    count("workers", workers, "Engines that " + role);
+    count("tp", pool.layout.tensor, "Tensor parallel of each");
+    count("pp", pool.layout.pipeline, "Pipeline stages of each");
+    count("attention-dp", pool.layout.attention_data, "Data-parallel attention of each");
+    count("moe-tp", pool.layout.expert_tensor, "Devices that share every expert");
+    count("moe-ep", pool.layout.expert, "Devices over which experts are spread");
+    const auto amount = [&](const std::string& name, int64_t& value, const std::string& help) {
+      app.add_option("--" + role + "-" + name, value, help)
+          ->type_name("N")
+          ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+    };
+    amount("max-seqs", pool.max_seqs, "Sequences of each at one time");
+    amount("max-batched-tokens", pool.max_batched_tokens, "Tokens of a step of each");
+  }
+  static EngineRequest pool_of(const EngineRequest& engine, const PoolOptions& pool) {
+    EngineRequest request = engine;
+    request.layout = pool.layout;
+    if (pool.max_seqs > 0) request.max_seqs = pool.max_seqs;
+    if (pool.max_batched_tokens > 0) request.max_batched_tokens = pool.max_batched_tokens;
+    return request;
+  }
+  static BytesPerSecond read_bandwidth(const std::string& text) {
+    try {
+      return BytesPerSecond(parse_quantity(text, Dimension::kBandwidth));
+    } catch (const std::invalid_argument& e) {
+      throw_usage(fmt::format("--transfer: {}", e.what()));
+    }
+  }
+
+  ServingOptions options_;
+  bool disaggregate_ = false;
+  PoolOptions prefill_, decode_;
+  int prefill_workers_ = 1, decode_workers_ = 1;
+  std::string transfer_, slo_, csv_;
+};
+
+const Registration<Command> kServing(
+    {.name = "serving",
+     .summary = "What users of a served language model wait for, and what the engines do",
+     .source = "",
+     .parameters = {}},
+    [] { return std::make_unique<ServingCommand>(); });
+
+}  // namespace
+}  // namespace orrery

@@ -1,0 +1,210 @@
+#include "orrery/cli/serving_options.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <sstream>
+#include <stdexcept>
+
+#include "orrery/base/error.h"
+#include "orrery/base/units.h"
+
+namespace orrery {
+namespace {
+
+constexpr auto kMost = int64_t{1} << 40;
+
+void count(CLI::App& app, const std::string& name, int& value, const std::string& help) {
+  app.add_option(name, value, help)->type_name("N")->check(CLI::Range(1, 1 << 20));
+}
+void amount(CLI::App& app, const std::string& name, int64_t& value, const std::string& help) {
+  app.add_option(name, value, help)->type_name("N")->check(CLI::Range(int64_t{1}, kMost));
+}
+
+}  // namespace
+
+void ServingOptions::declare(CLI::App& app) {
+  app.add_option("MODEL", request.engine.model,
+                 "A language model of the zoo, or the config.json of a Hugging Face model")
+      ->required();
+  app.add_option("--on", request.engine.device,
+                 "The device, in the cluster it is usually in, or a cluster")
+      ->type_name("DEVICE")
+      ->required();
+  declare_set(app, sets);
+  declare_engine(app);
+  declare_layout(app);
+  declare_traffic(app);
+  model.declare(app);
+}
+
+void ServingOptions::declare_engine(CLI::App& app) {
+  EngineRequest& e = request.engine;
+  app.add_option("--scheduler", request.scheduler.name,
+                 "Who runs next: vllm-v1, vllm-v0, sglang, trtllm, sarathi, orca, static, lightllm")
+      ->type_name("NAME")
+      ->capture_default_str();
+  app.add_option("--engine", engine,
+                 "Whose host and kernels: vllm, sglang, trtllm, or vidur, which counts what VIDUR "
+                 "does; the scheduler's own unless given")
+      ->type_name("NAME");
+  amount(app, "--max-batched-tokens", e.max_batched_tokens,
+         "Tokens that one step computes at most");
+  amount(app, "--max-seqs", e.max_seqs, "Sequences that run at one time at most");
+  app.add_option("--chunk-size", request.scheduler.chunk_size,
+                 "Tokens of prompts that one step computes at most, for schedulers with chunks")
+      ->type_name("N")
+      ->check(CLI::Range(int64_t{1}, kMost));
+  app.add_option("--max-length", request.scheduler.max_length,
+                 "Tokens of a sequence at most; longer requests are rejected")
+      ->type_name("N")
+      ->check(CLI::Range(int64_t{1}, kMost));
+  app.add_option("--watermark", request.scheduler.watermark,
+                 "Share of the KV blocks that admission leaves free")
+      ->type_name("SHARE")
+      ->check(CLI::Range(0.0, 1.0));
+  app.add_flag("!--no-prefix-caching", request.scheduler.prefix_caching,
+               "Keys and values of a prompt's beginning are not looked for in the cache");
+  app.add_flag("--max-utilization", request.scheduler.max_utilization,
+               "trtllm: admit by what is needed now and evict, not by the longest answer");
+  app.add_flag("--async,!--no-async", request.asynchronous,
+               "Whether the host schedules a step while the device runs the one before");
+  app.add_option("--draft", request.speculation.draft_tokens,
+                 "Speculation: tokens guessed ahead of each step")
+      ->type_name("N")
+      ->check(CLI::Range(1, 64));
+  app.add_option("--acceptance", request.speculation.acceptance,
+                 "Speculation: how likely a guess is right where those before it were")
+      ->type_name("P")
+      ->check(CLI::Range(0.0, 1.0));
+  app.add_option(
+         "--dtype", dtype,
+         "Number format of weights: bf16, fp8, fp8_block, fp4, int4_weight; the model's own "
+         "unless given")
+      ->type_name("T");
+  app.add_option("--expert-dtype", expert_dtype, "… of experts, where they differ")->type_name("T");
+  app.add_option("--kv-dtype", kv_dtype, "Number format of keys and values: bf16 or fp8")
+      ->type_name("T");
+  app.add_option("--memory-fraction", e.memory_fraction,
+                 "Of a device's memory that the engine may take")
+      ->type_name("SHARE")
+      ->check(CLI::Range(0.01, 1.0))
+      ->capture_default_str();
+  app.add_option("--kv-blocks", e.kv_blocks, "KV blocks of a rank, in place of what memory leaves")
+      ->type_name("N")
+      ->check(CLI::Range(int64_t{1}, kMost));
+  app.add_option("--routing-skew", e.routing_skew,
+                 "Experts: the i-th most wanted gets tokens as i^-SKEW; 0: all alike")
+      ->type_name("SKEW")
+      ->check(CLI::Range(0.0, 4.0))
+      ->capture_default_str();
+}
+
+void ServingOptions::declare_layout(CLI::App& app) {
+  ServingLayout& l = request.engine.layout;
+  count(app, "--tp", l.tensor, "Tensor parallel: devices that share every layer");
+  count(app, "--pp", l.pipeline, "Pipeline stages");
+  count(app, "--attention-dp", l.attention_data,
+        "Data-parallel attention: groups of tp devices with requests of their own");
+  count(app, "--moe-tp", l.expert_tensor, "Devices that share every expert");
+  count(app, "--moe-ep", l.expert, "Devices over which experts are spread");
+  count(app, "--replicas", request.replicas, "Engines alike");
+  app.add_option("--router", request.router,
+                 "Which replica a request goes to: round-robin, random, least-outstanding, "
+                 "kv-aware, prefix-aware")
+      ->type_name("NAME")
+      ->capture_default_str();
+}
+
+void ServingOptions::declare_traffic(CLI::App& app) {
+  TrafficRequest& t = request.traffic;
+  app.add_option("--requests", t.requests,
+                 "A table of requests: arrived_at,num_prefill_tokens,num_decode_tokens, or an "
+                 "Azure, VIDUR, vLLM or ShareGPT one (CSV, JSON lines)")
+      ->type_name("FILE");
+  app.add_option("--speed", t.speed, "Times the rate of that table")->type_name("X");
+  app.add_option("--rate", t.rate, "Requests a second")->type_name("R");
+  app.add_option("--variation", t.variation,
+                 "Coefficient of variation of the gaps: 1 Poisson, more for bursts, 0 a metronome")
+      ->type_name("CV")
+      ->check(CLI::Range(0.0, 100.0))
+      ->capture_default_str();
+  app.add_option("--swing", t.swing, "The rate swings as 1 + SWING · sin(2π t / period)")
+      ->type_name("SHARE")
+      ->check(CLI::Range(0.0, 1.0));
+  app.add_option("--period", period_s, "Of that swing, in seconds")->type_name("S");
+  app.add_option("--concurrency", t.concurrency,
+                 "Users who wait for an answer before they ask again")
+      ->type_name("C")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
+  app.add_option("--count", t.count,
+                 "Requests (or conversations): 1000, ten a user, or the table once unless given")
+      ->type_name("N")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 32));
+  app.add_option("--isl", t.isl,
+                 "Tokens of a prompt: N, uniform:A-B, zipf:A-B:S, lognormal:MEAN:CV")
+      ->type_name("LAW")
+      ->capture_default_str();
+  app.add_option("--osl", t.osl, "Tokens of an answer, likewise")
+      ->type_name("LAW")
+      ->capture_default_str();
+  app.add_option("--lengths", t.lengths,
+                 "Both from a table's rows, or vidur:A-B:RATIO (totals, prompt over answer)")
+      ->type_name("FILE");
+  app.add_option("--prefix-tokens", t.prefix_tokens, "Of a system prompt that requests begin with")
+      ->type_name("N")
+      ->check(CLI::Range(0, 1 << 24));
+  app.add_option("--prefixes", t.prefixes, "Different ones of those")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1 << 24));
+  app.add_option("--turns", t.turns,
+                 "Conversations of so many turns on average, each with all that was said before")
+      ->type_name("N")
+      ->check(CLI::Range(1.0, 1e4));
+  app.add_option("--pause", pause_s, "Seconds between an answer and the next turn, on average")
+      ->type_name("S");
+  app.add_option("--seed", t.seed, "Of all that is drawn")->type_name("N")->capture_default_str();
+}
+
+ServingRequest ServingOptions::resolved() const {
+  ServingRequest r = request;
+  static_cast<ModelChoice&>(r.engine) = model.choice();
+  for (const auto& [path, value] : read_overrides(sets)) {
+    constexpr std::string_view kEngine = "engine.";
+    if (path.starts_with(kEngine))
+      r.engine.settings.emplace_back(path.substr(kEngine.size()), value);
+    else
+      r.engine.overrides.emplace_back(path, value);
+  }
+  r.engine.engine = engine.empty() ? engine_of_scheduler(r.scheduler.name) : engine;
+  r.engine.precision.linear = dtype;
+  r.engine.precision.experts = expert_dtype.empty() ? dtype : expert_dtype;
+  r.engine.precision.cache = kv_dtype;
+  r.speculation.seed = r.traffic.seed;
+  r.scheduler.draft_tokens = r.speculation.draft_tokens;
+  r.traffic.period = Seconds(period_s);
+  r.traffic.pause = Seconds(pause_s);
+  return r;
+}
+
+ServiceLevel read_promise(const std::string& text) {
+  ServiceLevel promise;
+  std::stringstream stream(text);
+  std::string item;
+  while (std::getline(stream, item, ',')) {
+    const auto [name, value] = split_pair(item, "--slo");
+    Seconds* to = name == "ttft"   ? &promise.ttft
+                  : name == "tpot" ? &promise.tpot
+                  : name == "e2e"  ? &promise.e2e
+                                   : nullptr;
+    if (to == nullptr) throw_usage(fmt::format("--slo: '{}' is none of ttft, tpot and e2e", name));
+    try {
+      *to = Seconds(parse_quantity(value, Dimension::kTime));
+    } catch (const std::invalid_argument& e) {
+      throw_usage(fmt::format("--slo {}: {}", name, e.what()));
+    }
+  }
+  return promise;
+}
+
+}  // namespace orrery

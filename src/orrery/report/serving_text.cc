@@ -1,0 +1,112 @@
+#include "orrery/report/serving_text.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "orrery/base/units.h"
+#include "orrery/report/table.h"
+#include "orrery/report/text.h"
+
+namespace orrery {
+namespace {
+
+std::string layout_words(const ServingLayout& l) {
+  std::string text = fmt::format("tp {}", l.tensor);
+  if (l.pipeline > 1) text += fmt::format(", pp {}", l.pipeline);
+  if (l.attention_data > 1) text += fmt::format(", attention dp {}", l.attention_data);
+  if (l.expert > 1) text += fmt::format(", ep {}", l.expert);
+  return text;
+}
+
+/// "12.3 ms (11.9 … 12.8)".
+std::string with_range(double value, double low, double high) {
+  return fmt::format("{} ({} … {})", format_seconds(value), format_seconds(std::min(value, low)),
+                     format_seconds(std::max(value, high)));
+}
+
+}  // namespace
+
+std::string serving_text(const ServingAnswer& a, const ServingRequest& request) {
+  const ServingMetrics& m = a.run.metrics;
+  std::string text =
+      fmt::format("{} on {} × {}, {} with scheduler {}\n\n", request.engine.model, a.devices,
+                  request.engine.device, request.engine.engine, request.scheduler.name);
+  Table table({{"", Table::Align::kLeft},
+               {"mean (90 % by the model's error)", Table::Align::kRight},
+               {"p50", Table::Align::kRight},
+               {"p90", Table::Align::kRight},
+               {"p99", Table::Align::kRight},
+               {"mean by chance", Table::Align::kRight}});
+  const auto row = [&](const char* what, Distribution ServingMetrics::*which) {
+    const Distribution& d = m.*which;
+    if (d.count == 0) return;
+    table.add(
+        {what, with_range(d.mean.value, (a.fast.*which).mean.value, (a.slow.*which).mean.value),
+         format_seconds(d.p50.value), format_seconds(d.p90.value), format_seconds(d.p99.value),
+         fmt::format("{} … {}", format_seconds(d.mean.low), format_seconds(d.mean.high))});
+  };
+  row("time to first token", &ServingMetrics::ttft);
+  row("time per output token", &ServingMetrics::tpot);
+  row("end to end", &ServingMetrics::e2e);
+  row("in the queue", &ServingMetrics::queue);
+  text += table.text(2);
+  text += "\n";
+  const auto line = [&](const char* what, const std::string& value) {
+    text += fmt::format("  {:<13}{}\n", what, value);
+  };
+  line("throughput",
+       fmt::format("{:.4g} requests/s, {:.5g} output tokens/s ({:.5g} a device)", m.requests_per_s,
+                   m.output_tokens_per_s, a.tokens_per_s_per_device));
+  if (request.promise.ttft.value > 0 || request.promise.tpot.value > 0 ||
+      request.promise.e2e.value > 0)
+    line("goodput", fmt::format("{:.4g} requests/s keep the promise ({:.1f} %)", m.goodput,
+                                100 * m.goodput_share));
+  line("requests", fmt::format("{} ended, {} rejected, {} preemptions, in {}", m.requests,
+                               m.rejected, m.preemptions, format_seconds(m.duration.value)));
+  line("KV cache",
+       fmt::format("{} blocks, {:.1f} % in use on average, {:.1f} % at most{}", a.run.kv_blocks,
+                   100 * a.run.kv_mean_use,
+                   a.run.kv_blocks > 0 ? 100.0 * static_cast<double>(a.run.kv_peak_blocks) /
+                                             static_cast<double>(a.run.kv_blocks)
+                                       : 0,
+                   m.cached_share > 0
+                       ? fmt::format("; {:.1f} % of prompts found there", 100 * m.cached_share)
+                       : std::string()));
+  line("energy", fmt::format("{} a token", format_joules(a.energy_j_per_token)));
+  if (a.price_per_million_tokens > 0)
+    line("price", fmt::format("{:.3g} a million output tokens", a.price_per_million_tokens));
+  for (const PoolAnswer& pool : a.pools) {
+    text += fmt::format("\n{}: {} × ({})\n", pool.role == "engines" ? "Engines" : pool.role,
+                        pool.replicas, layout_words(pool.layout));
+    line("memory",
+         fmt::format("{} a device: weights {}, working {}, keys and values {}",
+                     format_bytes(pool.memory.capacity), format_bytes(pool.memory.weights),
+                     format_bytes(pool.memory.working), format_bytes(pool.memory.cache)));
+    line("a step",
+         fmt::format("{} on average: {:.1f} sequences decode, {:.1f} tokens of prompts",
+                     format_seconds(pool.step_s), pool.mean_decodes, pool.mean_prefill_tokens));
+    std::vector<std::string> shares;
+    for (const auto& [cause, share] : pool.step)
+      shares.push_back(fmt::format("{} {:.1f} %", cause, 100 * share));
+    line("", fmt::format("{}", fmt::join(shares, ", ")));
+  }
+  text += list_text("Not modelled", a.gaps);
+  return text;
+}
+
+std::string requests_csv(const ServingAnswer& answer) {
+  std::string text =
+      "arrival_s,scheduled_s,first_token_s,end_s,prompt_tokens,output_tokens,cached_tokens,"
+      "preemptions,replica,state\n";
+  for (const RequestRecord& r : answer.run.requests) {
+    const char* state = r.state == RequestRecord::State::kDone ? "done" : "rejected";
+    text += fmt::format("{},{},{},{},{},{},{},{},{},{}\n", r.arrival.value, r.scheduled.value,
+                        r.first_token.value, r.end.value, r.prompt, r.output, r.cached,
+                        r.preemptions, r.replica, state);
+  }
+  return text;
+}
+
+}  // namespace orrery
