@@ -70,7 +70,7 @@ class Replica {
   int64_t blocks() const { return static_cast<int64_t>(ranks_.size()) * room_.blocks; }
   int64_t used_blocks(Seconds now) const;
   /// Tokens of the request's prompt that are in the cache of one of its ranks.
-  int64_t cached_tokens(const Request& request) const;
+  int64_t cached_tokens(const Request& request, Seconds now);
   int64_t peak_blocks() const { return peak_; }
   StepLog& log() { return log_; }
   const SchedulerOptions& scheduler() const { return scheduler_options_; }
@@ -94,7 +94,7 @@ class Replica {
     std::vector<int64_t> growth;  ///< Blocks taken in the step of this number modulo its size.
   };
 
-  uint16_t rank_for(const Request& request) const;
+  uint16_t rank_for(const Request& request, Seconds now);
   Seconds shape_and_time(Flight& flight, Seconds& device);
   bool alike(const Flight& flight) const;
   void plan_more(Flight& flight, Seconds known_until);
@@ -102,10 +102,14 @@ class Replica {
   int64_t plan_rank(EngineRank& rank, const std::vector<BatchItem>& batch, Stretch& stretch);
   Seconds duration(const StepTime& time) const;
   void cut_plan(Seconds now);
+  /// Takes the blocks of the first `steps` that are planned.
+  void take_room(const Flight& flight, size_t steps);
+  static size_t steps_begun(const Flight& flight, Seconds now);
   void end_flight(Flight& flight, std::vector<EndedSequence>& ended);
   void end_item(EngineRank& rank, const BatchItem& item, const Flight& flight,
                 std::vector<EndedSequence>& ended, int64_t& on_time);
-  int32_t accepted(const Sequence& sequence) const;
+  /// Tokens that a step gives which checks so many drafts.
+  int32_t accepted(const Sequence& sequence, int32_t draft_tokens) const;
   int64_t used_now() const;
 
   const StepTimes& times_;
@@ -114,7 +118,7 @@ class Replica {
   Recorder& recorder_;
   StepLog log_;
   uint16_t index_;
-  std::unique_ptr<Scheduler> policy_;
+  std::vector<std::unique_ptr<Scheduler>> policies_;  ///< One a rank.
   SchedulerOptions scheduler_options_;
   SequenceTable sequences_;
   std::vector<std::unique_ptr<EngineRank>> ranks_;
