@@ -100,7 +100,8 @@ uint16_t Replica::rank_for(const Request& request, Seconds now) {
   return best;
 }
 
-void Replica::arrive(uint32_t id, const Request& request, Seconds now, int32_t received) {
+void Replica::arrive(uint32_t id, const Request& request, Seconds now,
+                     const ReceivedTokens& received) {
   cut_plan(now);
   Sequence s;
   s.id = id;
@@ -110,10 +111,11 @@ void Replica::arrive(uint32_t id, const Request& request, Seconds now, int32_t r
   s.priority = request.priority;
   s.keys = {request.prefix, request.conversation, std::min(request.prefix_tokens, request.prompt)};
   s.prefill_only = options_.prefill_only && request.output > 1;
-  if (received > 0) {
+  if (s.prefill_only) s.output = 1;
+  if (received.computed > 0) {
     s.generated = 1;
-    s.received = received;
-    s.last_token = now;
+    s.received = received.computed;
+    s.last_token = received.last_token;
     s.scheduled = true;
   }
   if (ranks_.size() > 1) s.rank = rank_for(request, now);
@@ -183,14 +185,21 @@ void Replica::start_steps(Seconds now, Seconds known_until) {
     unused_flights_.emplace_back();
     unused_flights_.back().batches.resize(ranks_.size());
   }
+  // Who throws out itself leaves room for others.
   bool any = false;
-  for (size_t r = 0; r < ranks_.size(); ++r) {
-    EngineRank& rank = *ranks_[r];
-    rank.preempted.clear();
-    rank.batch.clear();
-    policies_[r]->schedule(rank);
-    any = any || !rank.batch.empty();
-    for (const uint32_t slot : rank.preempted) ++recorder_.record(sequences_[slot].id).preemptions;
+  bool again = true;
+  while (!any && again) {
+    again = false;
+    for (size_t r = 0; r < ranks_.size(); ++r) {
+      EngineRank& rank = *ranks_[r];
+      rank.preempted.clear();
+      rank.batch.clear();
+      policies_[r]->schedule(rank);
+      any = any || !rank.batch.empty();
+      again = again || !rank.preempted.empty();
+      for (const uint32_t slot : rank.preempted)
+        ++recorder_.record(sequences_[slot].id).preemptions;
+    }
   }
   if (!any) {
     may_start_ = false;
@@ -387,13 +396,13 @@ void Replica::end_item(EngineRank& rank, const BatchItem& item, const Flight& fl
   else
     log_.between_tokens(flight.ends.front() - s.last_token, 1);
   s.last_token = end;
-  const bool done = s.generated >= s.output;
-  if (!done && !s.prefill_only) return;
+  if (s.generated < s.output) return;
   EndedSequence e;
   e.id = s.id;
   e.tag = s.tag;
   e.slot = item.slot;
-  e.handed_over = !done;
+  e.priority = s.priority;
+  e.handed_over = s.prefill_only;
   s.state = Sequence::State::kEnded;
   if (e.handed_over) {
     e.computed = s.computed;

@@ -30,11 +30,18 @@ struct ReplicaOptions {
   bool step_by_step = false;  ///< Never takes steps that are alike together. For tests.
 };
 
+/// What a sequence brings from the engine that computed its prompt.
+struct ReceivedTokens {
+  int32_t computed = 0;  ///< Tokens whose keys and values came with it; 0: it is new.
+  Seconds last_token;    ///< When it got its first.
+};
+
 /// A sequence that a replica has finished with.
 struct EndedSequence {
   uint32_t id = 0;
   uint32_t tag = 0;
   uint32_t slot = 0;
+  int32_t priority = 0;
   int32_t computed = 0;      ///< Tokens whose keys and values go elsewhere, …
   bool handed_over = false;  ///< … and stay here until `release`.
 };
@@ -54,8 +61,8 @@ class Replica {
 
   /// Whether the request could ever be served.
   bool fits(const Request& request) const;
-  /// `received`: tokens whose keys and values came with it, the first token then being there.
-  void arrive(uint32_t id, const Request& request, Seconds now, int32_t received = 0);
+  void arrive(uint32_t id, const Request& request, Seconds now,
+              const ReceivedTokens& received = {});
   /// When something happens of itself next, or `kNever`.
   Seconds next_event() const;
   /// Ends the steps that are over.
