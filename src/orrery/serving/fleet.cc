@@ -1,6 +1,7 @@
 #include "orrery/serving/fleet.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <queue>
 
@@ -16,7 +17,7 @@ struct Delivery {
   uint64_t order = 0;
   uint32_t id = 0;
   Request request;
-  int32_t computed = 0;
+  ReceivedTokens received;
   uint16_t from = 0;
   uint32_t slot = 0;
 
@@ -29,7 +30,7 @@ class Pool {
  public:
   Pool(const ReplicaPool& spec, Recorder& recorder, const StepLog& log, uint16_t first,
        uint64_t seed, bool prefill_only)
-      : router_(make_router(spec.router)) {
+      : router_(make_router(spec.router)), scaling_(spec.autoscaling) {
     router_->seed(seed);
     for (const ReplicaSpec& replica : spec.replicas) {
       if (replica.times == nullptr) throw_internal("a replica without step times");
@@ -38,28 +39,71 @@ class Pool {
       replicas_.push_back(
           std::make_unique<Replica>(*replica.times, replica.room, options, recorder, log,
                                     static_cast<uint16_t>(first + replicas_.size())));
-      all_.push_back(replicas_.back().get());
     }
+    wanted_ = scales() ? std::min(static_cast<size_t>(scaling_.least), replicas_.size())
+                       : replicas_.size();
+    ready_.assign(replicas_.size(), kNever);
+    std::fill(ready_.begin(), ready_.begin() + static_cast<std::ptrdiff_t>(wanted_), Seconds(0));
   }
 
   bool can_serve(const Request& request) const {
-    return std::any_of(all_.begin(), all_.end(),
-                       [&](const Replica* replica) { return replica->fits(request); });
+    return std::any_of(replicas_.begin(), replicas_.end(),
+                       [&](const auto& replica) { return replica->fits(request); });
   }
-  /// The replica for the request, of those that could ever serve it; null where there is none.
-  Replica* route(const Request& request, Seconds now) {
+  /// The replica for the request, of those that could ever serve it and run, or with `surely` of
+  /// all when none does; null where there is none.
+  Replica* route(const Request& request, Seconds now, bool surely = false) {
     able_.clear();
-    for (Replica* replica : all_)
-      if (replica->fits(request)) able_.push_back(replica);
+    for (size_t i = 0; i < wanted_; ++i)
+      if (ready_[i] <= now && replicas_[i]->fits(request)) able_.push_back(replicas_[i].get());
+    for (size_t i = 0; able_.empty() && surely && i < replicas_.size(); ++i)
+      if (replicas_[i]->fits(request)) able_.push_back(replicas_[i].get());
     if (able_.empty()) return nullptr;
     return able_[router_->choose(request, able_, now)];
   }
-  const std::vector<Replica*>& replicas() const { return all_; }
+
+  Seconds next_review() const { return scales() ? next_review_ : kNever; }
+  void review(Seconds now) {
+    pay(now);
+    next_review_ = now + scaling_.interval;
+    size_t outstanding = 0;
+    for (const auto& replica : replicas_) outstanding += replica->outstanding();
+    const double wanted = std::ceil(static_cast<double>(outstanding) / scaling_.target);
+    const auto most = static_cast<double>(replicas_.size());
+    const auto least = std::min(static_cast<double>(scaling_.least), most);
+    const auto count = static_cast<size_t>(std::clamp(wanted, least, most));
+    for (; wanted_ < count; ++wanted_)
+      if (ready_[wanted_] == kNever) ready_[wanted_] = now + scaling_.start_up;
+    if (count == wanted_) fewer_since_ = kNever;
+    if (count < wanted_) {
+      fewer_since_ = std::min(fewer_since_, now);
+      if (now - fewer_since_ >= scaling_.patience) wanted_ = count;
+    }
+    for (size_t i = wanted_; i < replicas_.size(); ++i)
+      if (replicas_[i]->outstanding() == 0) ready_[i] = kNever;
+  }
+  /// Counts the time since it did so last.
+  void pay(Seconds now) {
+    const auto running =
+        std::count_if(ready_.begin(), ready_.end(), [](Seconds ready) { return ready != kNever; });
+    replica_seconds_ += static_cast<double>(running) * (now - paid_until_).value;
+    paid_until_ = now;
+  }
+  double replica_seconds() const { return replica_seconds_; }
+  const std::vector<std::unique_ptr<Replica>>& replicas() const { return replicas_; }
 
  private:
+  bool scales() const { return scaling_.target > 0; }
+
   std::unique_ptr<Router> router_;
+  Autoscaling scaling_;
   std::vector<std::unique_ptr<Replica>> replicas_;
-  std::vector<Replica*> all_;
+  std::vector<Seconds> ready_;  ///< `kNever`: stopped.
+  size_t wanted_ = 0;           ///< The first so many take requests.
+  Seconds next_review_;
+  Seconds fewer_since_ = kNever;
+  Seconds paid_until_;
+  double replica_seconds_ = 0;
   std::vector<Replica*> able_;
 };
 
@@ -74,17 +118,20 @@ class Fleet {
         pool_(options.pool, recorder_, log_, 0, options.seed, disaggregated_),
         decode_pool_(options.decode_pool, recorder_, log_,
                      static_cast<uint16_t>(options.pool.replicas.size()), options.seed + 1, false) {
-    for (Replica* replica : pool_.replicas()) replicas_.push_back(replica);
-    for (Replica* replica : decode_pool_.replicas()) replicas_.push_back(replica);
+    for (const auto& replica : pool_.replicas()) replicas_.push_back(replica.get());
+    for (const auto& replica : decode_pool_.replicas()) replicas_.push_back(replica.get());
   }
 
   ServingRun run() {
     while (true) {
-      const Seconds now = next_time();
-      if (now == kNever) break;
-      if (now < now_) throw_internal("simulated time ran back");
-      now_ = now;
+      const Seconds next = next_time();
+      if (next == kNever) break;
+      now_ = std::min({next, pool_.next_review(), decode_pool_.next_review()});
+      if (now_ < last_) throw_internal("simulated time ran back");
+      last_ = now_;
       for (size_t i = 0; i < replicas_.size(); ++i) end_steps(i);
+      if (pool_.next_review() <= now_) pool_.review(now_);
+      if (decode_pool_.next_review() <= now_) decode_pool_.review(now_);
       deliver();
       arrivals();
       const Seconds until = std::min(source_.next_arrival() + options_.before_engine,
@@ -122,13 +169,14 @@ class Fleet {
     d.at = now_ + t.latency + bytes / t.bandwidth;
     d.order = deliveries_made_++;
     d.id = e.id;
-    d.computed = e.computed;
+    d.received = {e.computed, now_};
     d.from = static_cast<uint16_t>(index);
     d.slot = e.slot;
     const RequestRecord& record = recorder_.record(e.id);
     d.request.prompt = record.prompt;
     d.request.output = record.output;
     d.request.tag = e.tag;
+    d.request.priority = e.priority;
     deliveries_.push(d);
     replicas_[index]->log().transfer(
         {ServingEvent::Kind::kTransfer, d.from, now_, d.at, 0, e.computed});
@@ -139,7 +187,7 @@ class Fleet {
       const Delivery d = deliveries_.top();
       deliveries_.pop();
       replicas_[d.from]->release(d.slot);
-      decode_pool_.route(d.request, now_)->arrive(d.id, d.request, now_, d.computed);
+      decode_pool_.route(d.request, now_, true)->arrive(d.id, d.request, now_, d.received);
     }
   }
 
@@ -159,6 +207,9 @@ class Fleet {
 
   ServingRun result() {
     ServingRun run;
+    pool_.pay(now_);
+    decode_pool_.pay(now_);
+    run.replica_seconds = pool_.replica_seconds() + decode_pool_.replica_seconds();
     for (Replica* replica : replicas_) {
       if (replica->outstanding() > 0 || replica->used_blocks(now_) > 0)
         throw_internal("requests or blocks were left behind");
@@ -188,8 +239,23 @@ class Fleet {
   uint64_t deliveries_made_ = 0;
   std::vector<EndedSequence> ended_;
   Seconds now_;
+  Seconds last_;
   int64_t done_ = 0;
 };
+
+}  // namespace
+
+namespace {
+
+void check(const ReplicaPool& pool) {
+  const Autoscaling& scaling = pool.autoscaling;
+  if (!(scaling.target >= 0)) throw_usage("requests a replica must be 0 or more");
+  if (scaling.target == 0) return;
+  if (scaling.least < 1) throw_usage("one replica at least must run");
+  if (!(scaling.interval.value > 0)) throw_usage("replicas must be counted after more than 0 s");
+  if (!(scaling.start_up.value >= 0 && scaling.patience.value >= 0))
+    throw_usage("replicas start and stop after 0 s or more");
+}
 
 }  // namespace
 
@@ -197,6 +263,8 @@ ServingRun run_fleet(RequestSource& source, const FleetOptions& options) {
   if (options.pool.replicas.empty()) throw_usage("a fleet has one replica at least");
   if (options.pool.replicas.size() + options.decode_pool.replicas.size() > 10000)
     throw_usage("a fleet has 10000 replicas at most");
+  check(options.pool);
+  check(options.decode_pool);
   if (!options.decode_pool.replicas.empty() &&
       !(options.transfer.bandwidth.value > 0 && options.transfer.bytes_per_token.value >= 0 &&
         options.transfer.latency.value >= 0))

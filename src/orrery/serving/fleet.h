@@ -18,10 +18,26 @@ struct ReplicaSpec {
   ReplicaOptions options;
 };
 
+/// Replicas that are started and stopped by load: every `interval`
+///
+///   wanted = ceil(requests outstanding / target), between `least` and all there are,
+///
+/// are started in their order, ready after `start_up`; fewer only when fewer were wanted for all of
+/// `patience`, the last ones first, which end what they have. A stopped replica takes no requests,
+/// also where no other could hold them.
+struct Autoscaling {
+  double target = 0;  ///< Requests a replica; 0: all replicas always run.
+  int64_t least = 1;
+  Seconds interval{15};
+  Seconds start_up{60};
+  Seconds patience{300};
+};
+
 /// Engines that answer requests from one queue, whatever hardware each runs on.
 struct ReplicaPool {
   std::vector<ReplicaSpec> replicas;
   std::string router = "round-robin";
+  Autoscaling autoscaling;
 };
 
 /// How keys and values go from a prefill engine to a decode engine.
@@ -53,6 +69,7 @@ struct ServingRun {
   int64_t kv_blocks = 0;       ///< Of all replicas, …
   int64_t kv_peak_blocks = 0;  ///< … the most that were in use, summed over replicas, …
   double kv_mean_use = 0;      ///< … and the share in use while steps ran.
+  double replica_seconds = 0;  ///< That replicas were running or starting, of all.
   std::vector<RequestRecord> requests;
   std::vector<SeriesPoint> series;
   std::vector<ServingEvent> events;

@@ -25,7 +25,6 @@ Replica::Replica(const StepTimes& times, const KvRoom& room, const ReplicaOption
       recorder_(recorder),
       log_(log),
       index_(index),
-      policy_(make_scheduler(options.scheduler.name)),
       stages_(static_cast<size_t>(std::max(1, times.pipeline()))),
       stage_free_(stages_, Seconds(0)) {
   if (options.ranks < 1 || options.ranks > 65535)
@@ -39,9 +38,10 @@ Replica::Replica(const StepTimes& times, const KvRoom& room, const ReplicaOption
                             speculation.acceptance));
   SchedulerOptions wanted = options.scheduler;
   wanted.draft_tokens = speculation.draft_tokens;
-  scheduler_options_ = policy_->configure(wanted);
   for (int r = 0; r < options.ranks; ++r) {
-    ranks_.push_back(std::make_unique<EngineRank>(sequences_, room, policy_->cache(),
+    policies_.push_back(make_scheduler(options.scheduler.name));
+    scheduler_options_ = policies_.back()->configure(wanted);
+    ranks_.push_back(std::make_unique<EngineRank>(sequences_, room, policies_.back()->cache(),
                                                   scheduler_options_.by_priority));
     ranks_.back()->decode_tokens = 1 + speculation.draft_tokens;
   }
@@ -53,7 +53,7 @@ Replica::Replica(const StepTimes& times, const KvRoom& room, const ReplicaOption
 bool Replica::fits(const Request& request) const {
   const int64_t total = int64_t{request.prompt} + request.output;
   if (scheduler_options_.max_length > 0 && total > scheduler_options_.max_length) return false;
-  return policy_->fits(room_, request.prompt, options_.prefill_only ? 1 : request.output);
+  return policies_.front()->fits(room_, request.prompt, options_.prefill_only ? 1 : request.output);
 }
 
 size_t Replica::waiting() const {
@@ -71,21 +71,19 @@ int64_t Replica::used_now() const {
 int64_t Replica::used_blocks(Seconds now) const {
   if (flights_.size() != 1 || flights_.front().ends.size() < 2) return used_now();
   const Flight& flight = flights_.front();
-  const auto at = std::upper_bound(flight.ends.begin(), flight.ends.end(), now);
-  const auto step =
-      std::min<size_t>(static_cast<size_t>(at - flight.ends.begin()), flight.ends.size() - 1);
-  return flight.used[step];
+  return flight.used[steps_begun(flight, now) - 1];
 }
 
-int64_t Replica::cached_tokens(const Request& request) const {
+int64_t Replica::cached_tokens(const Request& request, Seconds now) {
+  if (!flights_.empty()) take_room(flights_.back(), steps_begun(flights_.back(), now));
   const KvKeys keys{request.prefix, request.conversation, request.prefix_tokens};
   int64_t most = 0;
   for (const auto& rank : ranks_) most = std::max(most, rank->kv.cached(keys, request.prompt - 1));
   return most;
 }
 
-uint16_t Replica::rank_for(const Request& request) const {
-  if (ranks_.size() == 1) return 0;
+uint16_t Replica::rank_for(const Request& request, Seconds now) {
+  if (!flights_.empty()) take_room(flights_.back(), steps_begun(flights_.back(), now));
   const KvKeys keys{request.prefix, request.conversation, request.prefix_tokens};
   // As vLLM balances its data-parallel engines: who waits counts four times. Where a conversation
   // is cached it goes on.
@@ -102,7 +100,8 @@ uint16_t Replica::rank_for(const Request& request) const {
   return best;
 }
 
-void Replica::arrive(uint32_t id, const Request& request, Seconds now, int32_t received) {
+void Replica::arrive(uint32_t id, const Request& request, Seconds now,
+                     const ReceivedTokens& received) {
   cut_plan(now);
   Sequence s;
   s.id = id;
@@ -112,13 +111,14 @@ void Replica::arrive(uint32_t id, const Request& request, Seconds now, int32_t r
   s.priority = request.priority;
   s.keys = {request.prefix, request.conversation, std::min(request.prefix_tokens, request.prompt)};
   s.prefill_only = options_.prefill_only && request.output > 1;
-  if (received > 0) {
+  if (s.prefill_only) s.output = 1;
+  if (received.computed > 0) {
     s.generated = 1;
-    s.received = received;
-    s.last_token = now;
+    s.received = received.computed;
+    s.last_token = received.last_token;
     s.scheduled = true;
   }
-  s.rank = rank_for(request);
+  if (ranks_.size() > 1) s.rank = rank_for(request, now);
   ranks_[s.rank]->waiting.arrive(sequences_.add(s), s);
   may_start_ = true;
 }
@@ -185,14 +185,21 @@ void Replica::start_steps(Seconds now, Seconds known_until) {
     unused_flights_.emplace_back();
     unused_flights_.back().batches.resize(ranks_.size());
   }
+  // Who throws out itself leaves room for others.
   bool any = false;
-  for (size_t r = 0; r < ranks_.size(); ++r) {
-    EngineRank& rank = *ranks_[r];
-    rank.preempted.clear();
-    rank.batch.clear();
-    policy_->schedule(rank);
-    any = any || !rank.batch.empty();
-    for (const uint32_t slot : rank.preempted) ++recorder_.record(sequences_[slot].id).preemptions;
+  bool again = true;
+  while (!any && again) {
+    again = false;
+    for (size_t r = 0; r < ranks_.size(); ++r) {
+      EngineRank& rank = *ranks_[r];
+      rank.preempted.clear();
+      rank.batch.clear();
+      policies_[r]->schedule(rank);
+      any = any || !rank.batch.empty();
+      again = again || !rank.preempted.empty();
+      for (const uint32_t slot : rank.preempted)
+        ++recorder_.record(sequences_[slot].id).preemptions;
+    }
   }
   if (!any) {
     may_start_ = false;
@@ -227,9 +234,7 @@ bool Replica::alike(const Flight& flight) const {
     return false;
   for (size_t r = 0; r < ranks_.size(); ++r) {
     const EngineRank& rank = *ranks_[r];
-    if (!rank.preempted.empty() || flight.batches[r].size() != rank.running.size() ||
-        !policy_->steady(rank))
-      return false;
+    if (!rank.preempted.empty() || flight.batches[r].size() != rank.running.size()) return false;
   }
   return true;
 }
@@ -269,7 +274,8 @@ int64_t Replica::plan_rank(EngineRank& rank, const std::vector<BatchItem>& batch
 void Replica::plan_more(Flight& flight, Seconds known_until) {
   int64_t horizon = kLongestPlan - 1;
   for (size_t r = 0; r < ranks_.size(); ++r) {
-    horizon = std::min(horizon, plan_rank(*ranks_[r], flight.batches[r], stretches_[r]));
+    horizon = std::min({horizon, plan_rank(*ranks_[r], flight.batches[r], stretches_[r]),
+                        policies_[r]->alike_steps(*ranks_[r])});
     stretches_[r].shape = shapes_[r];
   }
   int64_t used = flight.used.front();
@@ -310,6 +316,22 @@ void Replica::cut_plan(Seconds now) {
   stage_free_.front() = flight.ends.back();
 }
 
+void Replica::take_room(const Flight& flight, size_t steps) {
+  if (steps < 2) return;
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    for (const BatchItem& item : flight.batches[r]) {
+      Sequence& s = sequences_[item.slot];
+      if (!ranks_[r]->kv.grow(s.holding, s.tokens() + static_cast<int64_t>(steps) - 1))
+        throw_internal("steps were planned without room for them");
+    }
+  }
+}
+
+size_t Replica::steps_begun(const Flight& flight, Seconds now) {
+  const auto at = std::lower_bound(flight.ends.begin(), flight.ends.end(), now);
+  return std::min(static_cast<size_t>(at - flight.ends.begin()) + 1, flight.ends.size());
+}
+
 void Replica::end_steps(Seconds now, std::vector<EndedSequence>& ended) {
   while (!flights_.empty() && flights_.front().ends.back() <= now) {
     end_flight(flights_.front(), ended);
@@ -331,10 +353,13 @@ void Replica::end_flight(Flight& flight, std::vector<EndedSequence>& ended) {
     log_.step(event, flight.used[step], blocks(), flight.waiting);
     peak_ = std::max(peak_, flight.used[step]);
   }
+  take_room(flight, flight.ends.size());
   // Tokens that follow the last step's: one interval for them all.
   int64_t on_time = 0;
   for (size_t r = 0; r < ranks_.size(); ++r) {
     EngineRank& rank = *ranks_[r];
+    if (flight.ends.size() > 1)
+      policies_[r]->repeated(static_cast<int64_t>(flight.ends.size()) - 1);
     const size_t before = ended.size();
     for (const BatchItem& item : flight.batches[r]) end_item(rank, item, flight, ended, on_time);
     if (ended.size() == before) continue;
@@ -356,9 +381,7 @@ void Replica::end_item(EngineRank& rank, const BatchItem& item, const Flight& fl
   const bool first = s.generated == 0;
   int32_t tokens = steps;
   if (s.decoding()) {
-    if (item.tokens > 1) tokens = std::min(accepted(s), s.output - s.generated);
-    if (steps > 1 && !rank.kv.grow(s.holding, s.tokens() + steps - 1))
-      throw_internal("steps were planned without room for them");
+    if (item.tokens > 1) tokens = std::min(accepted(s, item.tokens - 1), s.output - s.generated);
     s.computed += tokens;
   } else {
     s.computed += item.tokens;
@@ -373,13 +396,13 @@ void Replica::end_item(EngineRank& rank, const BatchItem& item, const Flight& fl
   else
     log_.between_tokens(flight.ends.front() - s.last_token, 1);
   s.last_token = end;
-  const bool done = s.generated >= s.output;
-  if (!done && !s.prefill_only) return;
+  if (s.generated < s.output) return;
   EndedSequence e;
   e.id = s.id;
   e.tag = s.tag;
   e.slot = item.slot;
-  e.handed_over = !done;
+  e.priority = s.priority;
+  e.handed_over = s.prefill_only;
   s.state = Sequence::State::kEnded;
   if (e.handed_over) {
     e.computed = s.computed;
@@ -391,11 +414,11 @@ void Replica::end_item(EngineRank& rank, const BatchItem& item, const Flight& fl
   ended.push_back(e);
 }
 
-int32_t Replica::accepted(const Sequence& s) const {
+int32_t Replica::accepted(const Sequence& s, int32_t draft_tokens) const {
   const Speculation& speculation = options_.speculation;
   RandomStream random(mixed_bits(speculation.seed, s.id), static_cast<uint64_t>(s.generated));
   int32_t tokens = 1;
-  while (tokens <= speculation.draft_tokens && random.uniform() < speculation.acceptance) ++tokens;
+  while (tokens <= draft_tokens && random.uniform() < speculation.acceptance) ++tokens;
   return tokens;
 }
 

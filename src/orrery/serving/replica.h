@@ -30,11 +30,18 @@ struct ReplicaOptions {
   bool step_by_step = false;  ///< Never takes steps that are alike together. For tests.
 };
 
+/// What a sequence brings from the engine that computed its prompt.
+struct ReceivedTokens {
+  int32_t computed = 0;  ///< Tokens whose keys and values came with it; 0: it is new.
+  Seconds last_token;    ///< When it got its first.
+};
+
 /// A sequence that a replica has finished with.
 struct EndedSequence {
   uint32_t id = 0;
   uint32_t tag = 0;
   uint32_t slot = 0;
+  int32_t priority = 0;
   int32_t computed = 0;      ///< Tokens whose keys and values go elsewhere, …
   bool handed_over = false;  ///< … and stay here until `release`.
 };
@@ -54,8 +61,8 @@ class Replica {
 
   /// Whether the request could ever be served.
   bool fits(const Request& request) const;
-  /// `received`: tokens whose keys and values came with it, the first token then being there.
-  void arrive(uint32_t id, const Request& request, Seconds now, int32_t received = 0);
+  void arrive(uint32_t id, const Request& request, Seconds now,
+              const ReceivedTokens& received = {});
   /// When something happens of itself next, or `kNever`.
   Seconds next_event() const;
   /// Ends the steps that are over.
@@ -70,7 +77,7 @@ class Replica {
   int64_t blocks() const { return static_cast<int64_t>(ranks_.size()) * room_.blocks; }
   int64_t used_blocks(Seconds now) const;
   /// Tokens of the request's prompt that are in the cache of one of its ranks.
-  int64_t cached_tokens(const Request& request) const;
+  int64_t cached_tokens(const Request& request, Seconds now);
   int64_t peak_blocks() const { return peak_; }
   StepLog& log() { return log_; }
   const SchedulerOptions& scheduler() const { return scheduler_options_; }
@@ -94,7 +101,7 @@ class Replica {
     std::vector<int64_t> growth;  ///< Blocks taken in the step of this number modulo its size.
   };
 
-  uint16_t rank_for(const Request& request) const;
+  uint16_t rank_for(const Request& request, Seconds now);
   Seconds shape_and_time(Flight& flight, Seconds& device);
   bool alike(const Flight& flight) const;
   void plan_more(Flight& flight, Seconds known_until);
@@ -102,10 +109,14 @@ class Replica {
   int64_t plan_rank(EngineRank& rank, const std::vector<BatchItem>& batch, Stretch& stretch);
   Seconds duration(const StepTime& time) const;
   void cut_plan(Seconds now);
+  /// Takes the blocks of the first `steps` that are planned.
+  void take_room(const Flight& flight, size_t steps);
+  static size_t steps_begun(const Flight& flight, Seconds now);
   void end_flight(Flight& flight, std::vector<EndedSequence>& ended);
   void end_item(EngineRank& rank, const BatchItem& item, const Flight& flight,
                 std::vector<EndedSequence>& ended, int64_t& on_time);
-  int32_t accepted(const Sequence& sequence) const;
+  /// Tokens that a step gives which checks so many drafts.
+  int32_t accepted(const Sequence& sequence, int32_t draft_tokens) const;
   int64_t used_now() const;
 
   const StepTimes& times_;
@@ -114,7 +125,7 @@ class Replica {
   Recorder& recorder_;
   StepLog log_;
   uint16_t index_;
-  std::unique_ptr<Scheduler> policy_;
+  std::vector<std::unique_ptr<Scheduler>> policies_;  ///< One a rank.
   SchedulerOptions scheduler_options_;
   SequenceTable sequences_;
   std::vector<std::unique_ptr<EngineRank>> ranks_;

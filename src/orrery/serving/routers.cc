@@ -64,9 +64,9 @@ class KvAware final : public Router {
 
 class PrefixAware final : public Router {
  public:
-  size_t choose(const Request& request, std::span<Replica* const> replicas, Seconds) override {
-    return least(replicas, [&](const Replica& r) {
-      return std::tuple(-r.cached_tokens(request), r.outstanding());
+  size_t choose(const Request& request, std::span<Replica* const> replicas, Seconds now) override {
+    return least(replicas, [&](Replica& r) {
+      return std::tuple(-r.cached_tokens(request, now), r.outstanding());
     });
   }
 };

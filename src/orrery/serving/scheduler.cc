@@ -65,7 +65,7 @@ bool EngineRank::admit_first(int32_t tokens, int64_t spare, int64_t reserve) {
   return true;
 }
 
-void EngineRank::preempt(size_t position) {
+void EngineRank::preempt(size_t position, bool to_end) {
   const uint32_t slot = running[position];
   running.erase(running.begin() + static_cast<std::ptrdiff_t>(position));
   std::erase_if(batch, [&](const BatchItem& item) { return item.slot == slot; });
@@ -75,22 +75,44 @@ void EngineRank::preempt(size_t position) {
   s.computed = 0;
   s.received = 0;
   preempted.push_back(slot);
-  waiting.come_back(slot, s);
+  if (to_end)
+    waiting.arrive(slot, s);
+  else
+    waiting.come_back(slot, s);
+}
+
+void EngineRank::decode_all() {
+  for (size_t i = 0; i < running.size(); ++i) {
+    const Sequence& s = sequences[running[i]];
+    if (s.in_flight || !s.decoding()) continue;
+    if (!schedule(running[i], decode_tokens) && !schedule_by_force(i, decode_tokens)) return;
+  }
+}
+
+int64_t EngineRank::batch_tokens() const {
+  int64_t sum = 0;
+  for (const BatchItem& item : batch) sum += item.tokens;
+  return sum;
 }
 
 std::unique_ptr<Scheduler> make_scheduler(const std::string& name) {
   return Registry<Scheduler>::instance().at(name, "scheduler").create();
 }
 
-void check_limits(const SchedulerOptions& options) {
-  const auto check = [](int64_t value, std::string_view what) {
-    if (value < 1) throw_usage(fmt::format("{} must be 1 or more, not {}", what, value));
+SchedulerOptions with_defaults(SchedulerOptions options, const SchedulerOptions& defaults) {
+  const auto limit = [](int64_t& value, int64_t own, std::string_view what) {
+    if (value < 0) throw_usage(fmt::format("{} must be 1 or more, not {}", what, value));
+    if (value == 0) value = own;
   };
-  check(options.max_batched_tokens, "tokens of a step");
-  check(options.max_seqs, "sequences that run at one time");
-  check(options.chunk_size, "tokens of prompts in a step");
+  limit(options.max_batched_tokens, defaults.max_batched_tokens, "tokens of a step");
+  limit(options.max_seqs, defaults.max_seqs, "sequences that run at one time");
+  limit(options.chunk_size, defaults.chunk_size, "tokens of prompts in a step");
+  limit(options.max_length, 0, "tokens of a sequence");
+  if (options.watermark < 0) options.watermark = defaults.watermark;
   if (!(options.watermark >= 0 && options.watermark < 1))
     throw_usage(fmt::format("the watermark must lie between 0 and 1, not {}", options.watermark));
+  if (!options.prefix_caching) options.prefix_caching = defaults.prefix_caching;
+  return options;
 }
 
 }  // namespace orrery

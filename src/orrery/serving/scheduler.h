@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,13 +17,13 @@ namespace orrery {
 /// What an engine's scheduler may be told. 0 and less: the scheduler's own default.
 struct SchedulerOptions {
   std::string name = "vllm-v1";
-  int64_t max_batched_tokens = 0;  ///< Tokens that one step computes at most.
-  int64_t max_seqs = 0;            ///< Sequences that run at one time at most.
-  int64_t chunk_size = 0;          ///< Tokens of prompts that one step computes at most.
-  double watermark = -1;           ///< Share of blocks that admission leaves free.
-  int64_t max_length = 0;          ///< Tokens of a sequence at most; 0: what the cache holds.
-  int32_t draft_tokens = 0;        ///< That speculation adds to each decode.
-  bool prefix_caching = true;
+  int64_t max_batched_tokens = 0;      ///< Tokens that one step computes at most.
+  int64_t max_seqs = 0;                ///< Sequences that run at one time at most.
+  int64_t chunk_size = 0;              ///< Tokens of prompts that one step computes at most.
+  double watermark = -1;               ///< Share of blocks that admission leaves free.
+  int64_t max_length = 0;              ///< Tokens of a sequence at most; 0: what the cache holds.
+  int32_t draft_tokens = 0;            ///< That speculation adds to each decode.
+  std::optional<bool> prefix_caching;  ///< None: the scheduler's own default.
   bool by_priority = false;
   bool max_utilization = false;  ///< trtllm: admit by what is needed now, and evict.
 };
@@ -67,12 +68,16 @@ class EngineRank {
   /// False, and nothing has changed, where there is no room.
   bool admit_first(int32_t tokens, int64_t spare = 0, int64_t reserve = 0);
   /// Throws the sequence at `position` of `running` back among those who wait, to be computed
-  /// again.
-  void preempt(size_t position);
+  /// again: to the front of the queue, or to its end.
+  void preempt(size_t position, bool to_end = false);
+  /// Schedules the next token of all that decode and are not in flight, by force.
+  void decode_all();
+  /// Tokens in the batch.
+  int64_t batch_tokens() const;
 };
 
 /// Which sequences compute how many tokens in the next step. Registered by name in
-/// `Registry<Scheduler>`.
+/// `Registry<Scheduler>`; each rank has its own.
 class Scheduler {
  public:
   virtual ~Scheduler() = default;
@@ -86,18 +91,21 @@ class Scheduler {
   virtual bool fits(const KvRoom& room, int64_t prompt, int64_t output) const = 0;
   /// Fills `rank.batch`, which is empty.
   virtual void schedule(EngineRank& rank) = 0;
-  /// After a step in which all that run decode: whether the next step is the same as long as
+  /// After a step in which all that run decode: how many steps more are the same as long as
   /// nobody arrives or ends and every sequence finds the room to go on.
-  virtual bool steady(const EngineRank& rank) const {
+  virtual int64_t alike_steps(const EngineRank& rank) const {
     (void)rank;
-    return true;
+    return std::numeric_limits<int64_t>::max();
   }
+  /// So many of them were taken, without a call of `schedule`.
+  virtual void repeated(int64_t steps) { (void)steps; }
 };
 
 /// The scheduler of that name; throws `kUsage` for one that is not there.
 std::unique_ptr<Scheduler> make_scheduler(const std::string& name);
 
-/// Throws `kUsage` where a limit of the options is not 1 or more.
-void check_limits(const SchedulerOptions& options);
+/// The options with `defaults` where they say nothing. Throws `kUsage` where a limit makes no
+/// sense.
+SchedulerOptions with_defaults(SchedulerOptions options, const SchedulerOptions& defaults);
 
 }  // namespace orrery

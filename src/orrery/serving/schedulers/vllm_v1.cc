@@ -8,16 +8,17 @@ namespace {
 class VllmV1 final : public Scheduler {
  public:
   SchedulerOptions configure(const SchedulerOptions& options) override {
-    options_ = options;
-    if (options_.max_batched_tokens <= 0) options_.max_batched_tokens = 8192;
-    if (options_.max_seqs <= 0) options_.max_seqs = 1024;
-    if (options_.chunk_size <= 0) options_.chunk_size = options_.max_batched_tokens;
-    if (options_.watermark < 0) options_.watermark = 0;
-    check_limits(options_);
+    SchedulerOptions defaults;
+    defaults.max_batched_tokens = 8192;
+    defaults.max_seqs = 1024;
+    defaults.chunk_size = INT32_MAX;
+    defaults.watermark = 0;
+    defaults.prefix_caching = true;
+    options_ = with_defaults(options, defaults);
     return options_;
   }
 
-  KvCacheOptions cache() const override { return {options_.prefix_caching, true}; }
+  KvCacheOptions cache() const override { return {*options_.prefix_caching, true}; }
 
   bool fits(const KvRoom& room, int64_t prompt, int64_t output) const override {
     return room.needed(prompt + output - 1 + options_.draft_tokens) <= room.blocks;
@@ -29,30 +30,32 @@ class VllmV1 final : public Scheduler {
       const uint32_t slot = rank.running[i];
       const Sequence& s = rank.sequences[slot];
       if (s.in_flight) continue;
-      const int32_t tokens = cut(rank.wanted(s), budget);
+      const int32_t wanted = rank.wanted(s);
+      const int32_t tokens = s.decoding() ? cut(wanted, budget) : chunk(wanted, budget);
       if (rank.schedule(slot, tokens)) {
         budget -= tokens;
         continue;
       }
       const bool scheduled = rank.schedule_by_force(i, tokens);
-      budget = options_.max_batched_tokens;
-      for (const BatchItem& item : rank.batch) budget -= item.tokens;
+      budget = options_.max_batched_tokens - rank.batch_tokens();
       if (!scheduled) break;
     }
     if (!rank.preempted.empty()) return;
     while (!rank.waiting.empty() && budget > 0 &&
            static_cast<int64_t>(rank.running.size()) < options_.max_seqs) {
       const Sequence& s = rank.sequences[rank.waiting.front()];
-      const int32_t tokens = cut(rank.to_compute(s), budget);
+      const int32_t tokens = chunk(rank.to_compute(s), budget);
       if (!rank.admit_first(tokens)) break;
       budget -= tokens;
     }
   }
 
  private:
-  /// A decode is never cut below its tokens by the size of a chunk.
-  int32_t cut(int32_t tokens, int64_t budget) const {
-    return static_cast<int32_t>(std::min({int64_t{tokens}, budget, options_.chunk_size}));
+  static int32_t cut(int32_t tokens, int64_t budget) {
+    return static_cast<int32_t>(std::min<int64_t>(tokens, budget));
+  }
+  int32_t chunk(int32_t tokens, int64_t budget) const {
+    return cut(tokens, std::min(budget, options_.chunk_size));
   }
 
   SchedulerOptions options_;
@@ -67,7 +70,8 @@ const Registration<Scheduler> kVllmV1(
      .parameters = {{"max_batched_tokens", 8192,
                      "tokens of a step; vLLM's server on devices of 70 GB and more", true},
                     {"max_seqs", 1024, "sequences that run; the same", true},
-                    {"chunk_size", 8192, "tokens of one prompt in a step", true}}},
+                    {"chunk_size", INT32_MAX,
+                     "tokens of one prompt in a step: vLLM's long_prefill_token_threshold", true}}},
     [] { return std::make_unique<VllmV1>(); });
 
 }  // namespace
