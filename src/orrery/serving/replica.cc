@@ -376,6 +376,7 @@ void Replica::end_flight(Flight& flight, std::vector<EndedSequence>& ended) {
 void Replica::end_item(EngineRank& rank, const BatchItem& item, const Flight& flight,
                        std::vector<EndedSequence>& ended, int64_t& on_time) {
   Sequence& s = sequences_[item.slot];
+  if (s.admission != item.admission) return;
   const auto steps = static_cast<int32_t>(flight.ends.size());
   s.in_flight = false;
   const bool first = s.generated == 0;

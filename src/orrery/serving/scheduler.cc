@@ -17,22 +17,16 @@ bool EngineRank::schedule(uint32_t slot, int32_t tokens) {
   const int32_t end = s.computed + tokens;
   if (!kv.grow(s.holding, end)) return false;
   if (s.computed < s.keys.prefix_tokens) kv.share_prefix(s.holding, s.keys, end);
-  batch.push_back({slot, tokens});
+  batch.push_back({slot, tokens, s.admission});
   return true;
 }
 
 bool EngineRank::schedule_by_force(size_t& position, int32_t tokens) {
   const uint32_t slot = running[position];
   while (!schedule(slot, tokens)) {
-    size_t victim = running.size();
-    for (size_t i = running.size(); i-- > 0;) {
+    size_t victim = running.size() - 1;
+    for (size_t i = victim; by_priority && i-- > 0;) {
       const Sequence& s = sequences[running[i]];
-      if (s.in_flight) continue;
-      if (victim == running.size()) {
-        victim = i;
-        if (!by_priority) break;
-        continue;
-      }
       const Sequence& worst = sequences[running[victim]];
       if (std::pair(s.priority, s.id) > std::pair(worst.priority, worst.id)) victim = i;
     }
@@ -74,6 +68,8 @@ void EngineRank::preempt(size_t position, bool to_end) {
   kv.release(s.holding, s.keys, s.computed);
   s.computed = 0;
   s.received = 0;
+  s.in_flight = false;
+  ++s.admission;
   preempted.push_back(slot);
   if (to_end)
     waiting.arrive(slot, s);

@@ -32,6 +32,7 @@ struct SchedulerOptions {
 struct BatchItem {
   uint32_t slot = 0;
   int32_t tokens = 0;
+  uint32_t admission = 0;  ///< Of the sequence, when it was scheduled.
 };
 
 /// What a scheduler sees of its engine, and does to it: one rank with its own queue and cache.
@@ -57,8 +58,8 @@ class EngineRank {
   /// Puts `tokens` of a running sequence into the batch; false where there is no room for them.
   bool schedule(uint32_t slot, int32_t tokens);
   /// The same at the cost of others: whoever was admitted last, or has the lowest priority, is
-  /// thrown out until there is room; false when that is the sequence itself, or all others are
-  /// part of a step in flight. `position` in `running` moves with the sequence.
+  /// thrown out until there is room; false when that is the sequence itself. `position` in
+  /// `running` moves with the sequence.
   bool schedule_by_force(size_t& position, int32_t tokens);
   /// Tokens of a waiting sequence that must be computed before it gets its next one: all but
   /// those cached, or received from another engine.
@@ -68,7 +69,7 @@ class EngineRank {
   /// False, and nothing has changed, where there is no room.
   bool admit_first(int32_t tokens, int64_t spare = 0, int64_t reserve = 0);
   /// Throws the sequence at `position` of `running` back among those who wait, to be computed
-  /// again: to the front of the queue, or to its end.
+  /// again: to the front of the queue, or to its end. What a step in flight computes of it is lost.
   void preempt(size_t position, bool to_end = false);
   /// Schedules the next token of all that decode and are not in flight, by force.
   void decode_all();

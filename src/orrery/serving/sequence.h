@@ -23,6 +23,7 @@ struct Sequence {
   KvKeys keys;
   KvHolding holding;
   Seconds last_token;
+  uint32_t admission = 0;  ///< Counts up when it is thrown out.
   uint16_t rank = 0;
   State state = State::kActive;
   bool in_flight = false;  ///< In a step that has not ended.

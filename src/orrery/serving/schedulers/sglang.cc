@@ -115,14 +115,9 @@ class Sglang final : public Scheduler {
 
   /// Throws out who has got the fewest tokens, of those the longest prompt.
   void retreat(EngineRank& rank) {
-    size_t victim = rank.running.size();
-    for (size_t i = 0; i < rank.running.size(); ++i) {
+    size_t victim = 0;
+    for (size_t i = 1; i < rank.running.size(); ++i) {
       const Sequence& s = rank.sequences[rank.running[i]];
-      if (s.in_flight) continue;
-      if (victim == rank.running.size()) {
-        victim = i;
-        continue;
-      }
       const Sequence& least = rank.sequences[rank.running[victim]];
       if (std::pair(s.generated, -s.prompt) <= std::pair(least.generated, -least.prompt))
         victim = i;
