@@ -67,6 +67,7 @@ ServingRun simulate(const ServingRequest& request, const std::vector<Pool>& pool
   }
   const EngineCosts& costs = pools[0].engine.times->costs();
   fleet.before_engine = costs.before;
+  fleet.front_end = costs.front_end;
   fleet.after_engine = costs.after;
   fleet.seed = request.traffic.seed;
   fleet.promise = request.promise;

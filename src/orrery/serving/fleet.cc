@@ -134,16 +134,22 @@ class Fleet {
       if (decode_pool_.next_review() <= now_) decode_pool_.review(now_);
       deliver();
       arrivals();
-      const Seconds until = std::min(source_.next_arrival() + options_.before_engine,
-                                     deliveries_.empty() ? kNever : deliveries_.top().at);
+      const Seconds until =
+          std::min(next_entry(), deliveries_.empty() ? kNever : deliveries_.top().at);
       for (Replica* replica : replicas_) replica->start_steps(now_, until);
     }
     return result();
   }
 
  private:
+  /// When the next request is through with what comes before the engines.
+  Seconds next_entry() const {
+    return std::max(source_.next_arrival() + options_.before_engine,
+                    last_entry_ + options_.front_end);
+  }
+
   Seconds next_time() const {
-    Seconds next = source_.next_arrival() + options_.before_engine;
+    Seconds next = next_entry();
     if (!deliveries_.empty()) next = std::min(next, deliveries_.top().at);
     for (const Replica* replica : replicas_) next = std::min(next, replica->next_event());
     return next;
@@ -192,7 +198,8 @@ class Fleet {
   }
 
   void arrivals() {
-    while (source_.next_arrival() + options_.before_engine <= now_) {
+    while (next_entry() <= now_) {
+      last_entry_ = next_entry();
       const Request request = source_.take();
       const uint32_t id = recorder_.arrive(request.arrival, request.prompt, request.output);
       Replica* replica = pool_.route(request, now_);
@@ -239,6 +246,7 @@ class Fleet {
   uint64_t deliveries_made_ = 0;
   std::vector<EndedSequence> ended_;
   Seconds now_;
+  Seconds last_entry_{-1e300};
   Seconds last_;
   int64_t done_ = 0;
 };

@@ -53,7 +53,10 @@ struct FleetOptions {
   ReplicaPool decode_pool;
   KvTransfer transfer;
   Seconds before_engine;  ///< Of each request: network, text to tokens.
-  Seconds after_engine;   ///< Of each answer: tokens to text, network.
+  /// … of which so much for one request after the other: those that come together enter the
+  /// engines this far apart.
+  Seconds front_end;
+  Seconds after_engine;  ///< Of each answer: tokens to text, network.
   uint64_t seed = 0;
   size_t series_points = 0;  ///< Of the run's course, at most.
   size_t events = 0;         ///< Steps and transfers that are listed, at most.

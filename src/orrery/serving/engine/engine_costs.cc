@@ -38,6 +38,7 @@ std::map<std::string, Setter> setters(EngineCosts& c) {
           {"ahead", flag(c.ahead)},
           {"gap", time(c.gap)},
           {"before", time(c.before)},
+          {"front_end", time(c.front_end)},
           {"after", time(c.after)},
           {"kernels", number(c.kernels)},
           {"captured",

@@ -20,6 +20,7 @@ struct EngineCosts {
   Seconds gap;  ///< Between one step's last kernel and the next one's first.
   // Around a request:
   Seconds before;                 ///< From its arrival to the queue: API, tokeniser.
+  Seconds front_end;              ///< … of which so much for one request after the other.
   Seconds after;                  ///< From a token's step to the user.
   double kernels = 1;             ///< Times of its kernels over those of the fits.
   int64_t captured = 512;         ///< Tokens up to which a step is replayed as a graph.
