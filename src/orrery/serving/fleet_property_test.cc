@@ -59,6 +59,18 @@ Scenario scenario(const std::string& scheduler, uint64_t seed) {
   s.options.pool.router =
       routers[static_cast<size_t>(random.integer(0, static_cast<int64_t>(routers.size()) - 1))];
   s.options.series_points = 50;
+  if (random.integer(0, 4) == 0) {
+    s.options.decode_pool = s.options.pool;
+    s.options.transfer = {Bytes(1000), BytesPerSecond(1e6), Seconds(0.01)};
+  }
+  if (random.integer(0, 4) == 0) {
+    Autoscaling& scaling = s.options.pool.autoscaling;
+    scaling.target = 5;
+    scaling.interval = Seconds(1);
+    scaling.start_up = Seconds(2);
+    scaling.patience = Seconds(3);
+    s.options.decode_pool.autoscaling = scaling;
+  }
   return s;
 }
 
@@ -89,9 +101,11 @@ std::unique_ptr<RequestSource> traffic(const Scenario& s) {
 
 ServingRun run(const Scenario& s, bool step_by_step) {
   FleetOptions options = s.options;
-  for (ReplicaSpec& replica : options.pool.replicas) {
-    replica.times = &s.times;
-    replica.options.step_by_step = step_by_step;
+  for (ReplicaPool* pool : {&options.pool, &options.decode_pool}) {
+    for (ReplicaSpec& replica : pool->replicas) {
+      replica.times = &s.times;
+      replica.options.step_by_step = step_by_step;
+    }
   }
   const std::unique_ptr<RequestSource> source = traffic(s);
   return run_fleet(*source, options);
@@ -107,7 +121,7 @@ std::string written(const ServingRun& run) {
         << r.preemptions << ' ' << int{r.replica} << ' ' << static_cast<int>(r.state) << '\n';
   const ServingMetrics& m = run.metrics;
   out << m.itl_mean.value << ' ' << m.itl_p99.value << ' ' << m.tpot.p99.low << ' ' << run.steps
-      << ' ' << run.kv_peak_blocks << ' ' << run.kv_mean_use << '\n';
+      << ' ' << run.kv_peak_blocks << ' ' << run.kv_mean_use << ' ' << run.replica_seconds << '\n';
   for (const SeriesPoint& p : run.series)
     out << p.decodes << ' ' << p.prefill_tokens << ' ' << p.used_blocks << ' ' << p.waiting << '\n';
   return out.str();

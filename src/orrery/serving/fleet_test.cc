@@ -121,8 +121,9 @@ TEST(Fleet, KeepsAClosedLoopFull) {
   const ServingRun r = run_fleet(*source, one_replica(times, 100, 4, "vllm-v1"));
   ASSERT_EQ(r.requests.size(), 12U);
   for (size_t i = 0; i < 12; ++i) {
-    EXPECT_EQ(r.requests[i].arrival.value, 5.0 * static_cast<double>(i / 3));
-    EXPECT_EQ(r.requests[i].end.value, 5.0 * static_cast<double>(i / 3 + 1));
+    const size_t round = i / 3;
+    EXPECT_EQ(r.requests[i].arrival.value, 5.0 * static_cast<double>(round));
+    EXPECT_EQ(r.requests[i].end.value, 5.0 * static_cast<double>(round + 1));
   }
 }
 

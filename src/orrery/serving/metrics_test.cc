@@ -57,8 +57,8 @@ TEST(Metrics, CountWhatKeepsThePromise) {
 }
 
 TEST(Metrics, LeaveOutTheFirstAndTheLast) {
-  std::vector<RequestRecord> records;
-  for (int i = 0; i < 10; ++i) records.push_back(done(i, i, i + 1 + i, 100, 2));
+  std::vector<RequestRecord> records(10);
+  for (int i = 0; i < 10; ++i) records[static_cast<size_t>(i)] = done(i, i, i + 1 + i, 100, 2);
   const ServingMetrics m = measure(records, {}, {}, {0.2, 0.3});
   EXPECT_EQ(m.requests, 5);
   EXPECT_DOUBLE_EQ(m.ttft.mean.value, 5);
@@ -81,8 +81,8 @@ TEST(Metrics, HaveIntervalsThatHoldTheTruthNineTimesInTen) {
   constexpr int kRuns = 1000;
   for (int run = 0; run < kRuns; ++run) {
     RandomStream random(static_cast<uint64_t>(run));
-    std::vector<double> values;
-    for (int i = 0; i < 1000; ++i) values.push_back(random.exponential());
+    std::vector<double> values(1000);
+    for (double& value : values) value = random.exponential();
     const Distribution d = distribution(values);
     if (d.mean.low <= 1 && 1 <= d.mean.high) ++mean_inside;
     if (d.p50.low <= std::log(2) && std::log(2) <= d.p50.high) ++median_inside;

@@ -50,6 +50,14 @@ class VllmV1 final : public Scheduler {
     }
   }
 
+  /// What the first who waits would find may be evicted, and a chunk of it then need less.
+  int64_t alike_steps(const EngineRank& rank) const override {
+    if (rank.waiting.empty()) return std::numeric_limits<int64_t>::max();
+    const Sequence& s = rank.sequences[rank.waiting.front()];
+    const bool finds = s.received == 0 && rank.to_compute(s) < s.tokens();
+    return finds ? 0 : std::numeric_limits<int64_t>::max();
+  }
+
  private:
   static int32_t cut(int32_t tokens, int64_t budget) {
     return static_cast<int32_t>(std::min<int64_t>(tokens, budget));

@@ -25,7 +25,7 @@ struct Conversations {
   double mean_turns = 4;  ///< Geometric, 1 at least.
   Seconds mean_pause{10};
   double pause_variation = 1;    ///< Coefficient of variation; gamma.
-  int64_t longest = 128 * 1024;  ///< Tokens after which a conversation ends.
+  int64_t longest = 131072;  ///< Tokens after which a conversation ends.
 };
 /// `lengths` draws what a turn adds: its new prompt tokens and its output.
 std::unique_ptr<RequestSource> make_conversations(const Conversations& conversations,
