@@ -1,0 +1,770 @@
+#include "orrery/workload/partition/partition.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "orrery/base/error.h"
+#include "orrery/workload/partition/device_grid.h"
+#include "orrery/workload/partition/sharding_graph.h"
+#include "orrery/workload/workload_builder.h"
+
+namespace orrery {
+namespace partition {
+namespace {
+
+using Layout = std::vector<Axes>;  ///< The axes on every dimension.
+
+Layout layout_of(const TensorSharding& sharding) {
+  Layout layout;
+  for (const DimensionSharding& d : sharding.dims) layout.push_back(d.axes);
+  return layout;
+}
+
+bool contains(const Axes& axes, Axis axis) { return std::ranges::find(axes, axis) != axes.end(); }
+
+bool starts_with(const Axes& axes, const Axes& with) {
+  return with.size() <= axes.size() && std::equal(with.begin(), with.end(), axes.begin());
+}
+
+/// Attributes that say how the whole is shared out: nothing of one device's part.
+bool describes_sharding(Attr key) {
+  return key == Attr::kSharding || key == Attr::kInShardings || key == Attr::kOutShardings ||
+         key == Attr::kManualAxes;
+}
+
+class Partitioner {
+ public:
+  explicit Partitioner(const Workload& workload)
+      : w_(workload),
+        grid_(workload),
+        graph_(workload, grid_),
+        builder_(workload.format(), workload.name()) {}
+
+  Workload run() {
+    graph_.propagate();
+    builder_.set_library(w_.library());
+    builder_.set_partitions(grid_.devices(), w_.replicas());
+    for (const Mesh& mesh : w_.meshes()) builder_.add_mesh(mesh);
+    for (const std::string& note : w_.notes()) builder_.add_note(note);
+    name_functions();
+    const auto instances = graph_.instances();
+    for (uint32_t i = 0; i < instances.size(); ++i)
+      if (same_as_[i] == i) emit_function(i);
+    builder_.set_entry(functions_.back());
+    try {
+      return builder_.finish(Source::from_memory(w_.name(), ""));
+    } catch (const Error& e) {
+      throw_input(w_.name(), fmt::format("the module could not be partitioned: {}{}", e.message(),
+                                         kExportInstead));
+    }
+  }
+
+ private:
+  struct Held {
+    ValueId value;
+    Layout layout;
+  };
+  using Reached = std::map<std::pair<uint32_t, Layout>, ValueId>;
+
+  // --- functions --------------------------------------------------------------
+
+  /// Calls that share out a function in the same way share its partition.
+  void name_functions() {
+    std::map<std::string, uint32_t> known;
+    std::map<std::string, int> used;
+    const auto instances = graph_.instances();
+    for (uint32_t i = 0; i < instances.size(); ++i) {
+      const ShardingGraph::Instance& instance = instances[i];
+      std::string key = fmt::format("{}:", instance.function.index);
+      const auto add = [&](ShardingGraph::NodeId id) {
+        for (const Axes& axes : layout_of(graph_.node(id).sharding)) {
+          for (const Axis a : axes) key += fmt::format("{},", a);
+          key += ';';
+        }
+        key += graph_.node(id).constant() ? 'c' : '/';
+      };
+      for (const auto id : instance.nodes) add(id);
+      for (const auto id : instance.results) add(id);
+      for (const auto& [op, callee] : instance.callees) key += fmt::format("@{}", same_as_[callee]);
+      const uint32_t first = known.emplace(std::move(key), i).first->second;
+      same_as_.push_back(first);
+      if (first != i) {
+        functions_.push_back(functions_[first]);
+        continue;
+      }
+      std::string name(w_.string(w_.function(instance.function).name));
+      if (const int n = used[name]++; n > 0) name += fmt::format(".{}", n);
+      functions_.push_back(builder_.declare_function(name));
+    }
+  }
+
+  void emit_function(uint32_t index) {
+    instance_ = &graph_.instances()[index];
+    held_.clear();
+    reached_.assign(1, {});
+    const Function& f = w_.function(instance_->function);
+    const Region& body = w_.region(f.body);
+    builder_.begin_function(functions_[index], f.is_public);
+    for (uint32_t i = 0; i < body.argument_count; ++i) {
+      const ValueId old{body.first_argument + i};
+      ArgumentInfo info = i < f.arguments.size() ? f.arguments[i] : ArgumentInfo{};
+      info.sharding = {};
+      if (info.name.valid()) info.name = builder_.intern(w_.string(info.name));
+      const Layout layout = wanted(old);
+      hold(old, {builder_.add_argument(local_type(w_.type(old), layout), info), layout});
+    }
+    emit_region(f.body, [&](const std::vector<ValueId>& values) {
+      std::vector<Layout> layouts;
+      for (size_t i = 0; i < values.size(); ++i)
+        layouts.push_back(layout_of(graph_.node(instance_->results[i]).sharding));
+      return layouts;
+    });
+    std::vector<ResultInfo> infos = f.results;
+    for (ResultInfo& info : infos) {
+      info.sharding = {};
+      if (info.name.valid()) info.name = builder_.intern(w_.string(info.name));
+    }
+    builder_.set_result_infos(std::move(infos));
+    builder_.end_function();
+  }
+
+  // --- values -----------------------------------------------------------------
+
+  Layout wanted(ValueId old) const {
+    return layout_of(graph_.node(instance_->node(old)).sharding);
+  }
+  void hold(ValueId old, Held held) { held_[old.index] = std::move(held); }
+
+  TypeId local_type(const Type& type, const Layout& layout) {
+    if (type.kind == Type::Kind::kToken) return builder_.token_type();
+    if (type.kind == Type::Kind::kTuple) {
+      std::vector<TypeId> members;
+      for (const TypeId m : type.members) members.push_back(local_type(w_.type(m), {}));
+      return builder_.tuple_type(members);
+    }
+    std::vector<int64_t> dims = type.dims;
+    for (size_t d = 0; d < layout.size(); ++d) {
+      if (layout[d].empty()) continue;
+      if (dims[d] == kDynamic) refuse("a dimension of open size is shared out");
+      dims[d] = split(dims[d], grid_.ways(layout[d]));
+    }
+    return builder_.tensor_type(type.element, dims, type.minor_to_major, type.expressed);
+  }
+
+  [[noreturn]] void refuse(std::string_view what) const {
+    throw_input(w_.name(),
+                fmt::format("the module is not partitioned: {}{}", what, kExportInstead));
+  }
+
+  /// The value as `layout` shares it out, brought there if it is not.
+  ValueId get(ValueId old, const Layout& layout) {
+    const auto held = held_.find(old.index);
+    if (held != held_.end() && held->second.layout == layout) return held->second.value;
+    const std::pair key(old.index, layout);
+    for (const Reached& scope : reached_)
+      if (const auto at = scope.find(key); at != scope.end()) return at->second;
+    ValueId value;
+    if (graph_.node(instance_->node(old)).constant()) {
+      value = emit_op(w_.view(w_.value(old).definition), {layout})[0].value;
+    } else {
+      if (held == held_.end()) refuse("a value is used outside the computation it belongs to");
+      value = reshard(held->second, w_.type(old), layout);
+    }
+    reached_.back().emplace(key, value);
+    return value;
+  }
+
+  // --- collectives ------------------------------------------------------------
+
+  ValueId collective(Opcode code, ValueId value, const Axes& axes, TypeId type, int64_t dim = -1,
+                     int64_t concatenated = -1) {
+    const OpId id = builder_.begin_op(code, {{value}}, 1, offset_);
+    builder_.set_ints(Attr::kReplicaGroups, grid_.groups(axes));
+    builder_.set_int(Attr::kReplicaGroupSize, grid_.ways(axes));
+    builder_.set_int(Attr::kUseGlobalIds, 1);
+    if (code == Opcode::k_all_to_all) {
+      builder_.set_int(Attr::kSplitDimension, dim);
+      builder_.set_int(Attr::kConcatDimension, concatenated);
+      builder_.set_int(Attr::kSplitCount, grid_.ways(axes));
+    } else if (dim >= 0) {
+      builder_.set_ints(Attr::kDimensions, {dim});
+    }
+    builder_.set_result_type(0, type);
+    builder_.end_op();
+    return builder_.result(id);
+  }
+
+  ValueId reshard(Held from, const Type& type, const Layout& to) {
+    Layout& now = from.layout;
+    ValueId value = from.value;
+    const auto used = [&](Axis a) {
+      return std::ranges::any_of(now, [&](const Axes& axes) { return contains(axes, a); });
+    };
+    const auto same_sizes = [&](const Axes& a, const Axes& b) {
+      return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [&](Axis x, Axis y) {
+               return grid_.size(x) == grid_.size(y);
+             });
+    };
+    // The same pieces on other devices.
+    bool moved = now != to && now.size() == to.size();
+    Axes all_from, all_to;
+    for (size_t d = 0; moved && d < to.size(); ++d) {
+      moved = same_sizes(now[d], to[d]);
+      all_from.insert(all_from.end(), now[d].begin(), now[d].end());
+      all_to.insert(all_to.end(), to[d].begin(), to[d].end());
+    }
+    if (moved) {
+      const OpId id = builder_.begin_op(Opcode::k_collective_permute, {{value}}, 1, offset_);
+      builder_.set_ints(Attr::kSourceTargetPairs, grid_.moves(all_from, all_to));
+      builder_.set_result_type(0, builder_.value_type(value));
+      builder_.end_op();
+      return builder_.result(id);
+    }
+    // What a device has already of a smaller part costs no communication and makes the rest smaller.
+    const auto slice = [&] {
+      bool any = false;
+      for (size_t d = 0; d < to.size(); ++d) {
+        if (!starts_with(to[d], now[d])) continue;
+        for (size_t k = now[d].size(); k < to[d].size() && !used(to[d][k]); ++k) {
+          now[d].push_back(to[d][k]);
+          any = true;
+        }
+      }
+      if (!any) return;
+      const TypeId part = local_type(type, now);
+      const OpId id = builder_.begin_op(Opcode::k_dynamic_slice, {{value}}, 1, offset_);
+      builder_.set_ints(Attr::kSliceSizes, std::vector<int64_t>(builder_.type(part).dims));
+      builder_.set_result_type(0, part);
+      builder_.end_op();
+      value = builder_.result(id);
+    };
+    slice();
+    for (size_t d = 0; d < to.size(); ++d) {
+      while (!starts_with(to[d], now[d])) {
+        // Axes at the end of this dimension that another waits for trade places with it.
+        size_t other = to.size();
+        size_t keep = now[d].size();
+        for (size_t e = 0; e < to.size() && other == to.size(); ++e) {
+          if (e == d || !starts_with(to[e], now[e]) || to[e].size() == now[e].size()) continue;
+          const auto at = std::ranges::find(now[d], to[e][now[e].size()]);
+          if (at == now[d].end()) continue;
+          const auto run = static_cast<size_t>(now[d].end() - at);
+          if (now[e].size() + run > to[e].size() ||
+              !std::equal(at, now[d].end(),
+                          to[e].begin() + static_cast<ptrdiff_t>(now[e].size())))
+            continue;
+          other = e;
+          keep = static_cast<size_t>(at - now[d].begin());
+        }
+        if (other < to.size()) {
+          const Axes traded(now[d].begin() + static_cast<ptrdiff_t>(keep), now[d].end());
+          now[d].resize(keep);
+          now[other].insert(now[other].end(), traded.begin(), traded.end());
+          value = collective(Opcode::k_all_to_all, value, traded, local_type(type, now),
+                             static_cast<int64_t>(other), static_cast<int64_t>(d));
+          continue;
+        }
+        size_t same = 0;
+        while (same < now[d].size() && same < to[d].size() && now[d][same] == to[d][same]) ++same;
+        const Axes gathered(now[d].begin() + static_cast<ptrdiff_t>(same), now[d].end());
+        now[d].resize(same);
+        value = collective(Opcode::k_all_gather, value, gathered, local_type(type, now),
+                           static_cast<int64_t>(d));
+      }
+    }
+    slice();
+    return value;
+  }
+
+  /// Sums a result over the devices that have parts of it, and keeps no more than `to` wants.
+  Held complete(Held part, const Type& type, Axes partial, const Layout& to) {
+    for (size_t d = 0; d < to.size() && !partial.empty(); ++d) {
+      if (!starts_with(to[d], part.layout[d]) || to[d].size() == part.layout[d].size()) continue;
+      Axes scattered;
+      for (size_t k = part.layout[d].size(); k < to[d].size() && contains(partial, to[d][k]); ++k)
+        scattered.push_back(to[d][k]);
+      if (scattered.empty()) continue;
+      part.layout[d].insert(part.layout[d].end(), scattered.begin(), scattered.end());
+      part.value = collective(Opcode::k_reduce_scatter, part.value, scattered,
+                              local_type(type, part.layout), static_cast<int64_t>(d));
+      std::erase_if(partial, [&](Axis a) { return contains(scattered, a); });
+    }
+    if (!partial.empty())
+      part.value = collective(Opcode::k_all_reduce, part.value, partial,
+                              builder_.value_type(part.value));
+    return part;
+  }
+
+  // --- operations -------------------------------------------------------------
+
+  /// The axes of each factor of a tensor; what its layout has beyond its factors is left out.
+  std::vector<Axes> factor_axes(const Rule& rule, const Rule::Tensor& tensor,
+                                const Layout& layout) const {
+    std::vector<Axes> found(rule.factors.size());
+    for (size_t d = 0; d < tensor.size(); ++d) {
+      size_t next = 0;
+      for (size_t k = 0; k < tensor[d].size(); ++k) {
+        const auto f = static_cast<size_t>(tensor[d][k]);
+        const bool minor = k + 1 == tensor[d].size();
+        int64_t got = 1;
+        while (next < layout[d].size() &&
+               (minor || rule.factors[f].size % (got * grid_.size(layout[d][next])) == 0)) {
+          found[f].push_back(layout[d][next]);
+          got *= grid_.size(layout[d][next++]);
+        }
+        if (got != rule.factors[f].size) break;
+      }
+    }
+    return found;
+  }
+
+  static Layout layout_by(const Rule::Tensor& tensor, const std::vector<Axes>& of_factors) {
+    Layout layout(tensor.size());
+    for (size_t d = 0; d < tensor.size(); ++d)
+      for (const int f : tensor[d]) {
+        const Axes& axes = of_factors[static_cast<size_t>(f)];
+        layout[d].insert(layout[d].end(), axes.begin(), axes.end());
+      }
+    return layout;
+  }
+
+  /// How the operation itself is shared out: by its results, and for what these do not have by its
+  /// largest operand.
+  std::vector<Axes> shared_out(const OpView& op, const Rule& rule,
+                               const std::vector<Layout>& results) {
+    std::vector<Axes> chosen(rule.factors.size());
+    Axes taken;
+    const auto take = [&](size_t f, const Axes& axes) {
+      if (!chosen[f].empty()) return;
+      for (const Axis a : axes) {
+        if (contains(taken, a)) break;
+        chosen[f].push_back(a);
+        taken.push_back(a);
+      }
+    };
+    for (size_t i = 0; i < results.size(); ++i) {
+      const auto axes = factor_axes(rule, rule.results[i], results[i]);
+      for (size_t f = 0; f < chosen.size(); ++f) take(f, axes[f]);
+    }
+    std::vector<uint32_t> by_size;
+    for (uint32_t i = 0; i < op.operand_count(); ++i)
+      if (!graph_.node(instance_->node(op.operand(i))).constant()) by_size.push_back(i);
+    std::ranges::stable_sort(by_size, [&](uint32_t a, uint32_t b) {
+      return op.operand_type(a).bytes > op.operand_type(b).bytes;
+    });
+    const bool contracts = op_class(op.code()) == OpClass::kContraction;
+    for (const uint32_t i : by_size) {
+      const auto axes = factor_axes(rule, rule.operands[i], held_layout(op.operand(i)));
+      for (size_t f = 0; f < chosen.size(); ++f)
+        if (contracts || !rule.in_results(static_cast<int>(f))) take(f, axes[f]);
+    }
+    // A factor behind one that is not shared out whole cannot be shared out.
+    bool again = true;
+    while (again) {
+      again = false;
+      const auto check = [&](const Rule::Tensor& tensor) {
+        for (const Rule::Dimension& dim : tensor) {
+          bool whole = true;
+          for (size_t k = 0; k < dim.size(); ++k) {
+            const auto f = static_cast<size_t>(dim[k]);
+            const int64_t ways = grid_.ways(chosen[f]);
+            const bool minor = k + 1 == dim.size();
+            if (ways > 1 && (!whole || (!minor && rule.factors[f].size % ways != 0))) {
+              chosen[f].clear();
+              again = true;
+            }
+            whole = whole && grid_.ways(chosen[f]) == rule.factors[f].size;
+          }
+        }
+      };
+      for (const Rule::Tensor& t : rule.operands) check(t);
+      for (const Rule::Tensor& t : rule.results) check(t);
+    }
+    return chosen;
+  }
+
+  Layout held_layout(ValueId old) const {
+    const auto held = held_.find(old.index);
+    return held != held_.end() ? held->second.layout : wanted(old);
+  }
+
+  /// Emits the operation on its parts and brings its results to the layouts asked for.
+  std::vector<Held> emit_op(const OpView& op, const std::vector<Layout>& results) {
+    const Rule& rule = graph_.rule(op.id());
+    const std::vector<Axes> chosen = shared_out(op, rule, results);
+    std::vector<ValueId> operands;
+    for (uint32_t i = 0; i < op.operand_count(); ++i) {
+      const Layout layout = layout_by(rule.operands[i], chosen);
+      note_gather(op, rule, i, layout);
+      operands.push_back(get(op.operand(i), layout));
+    }
+    offset_ = op.raw().offset;
+    const OpId id = builder_.begin_op(op.code(), operands, op.result_count(), offset_);
+    copy_attributes(op);
+    adapt_attributes(op, rule, chosen);
+    copy_regions(op);
+    std::vector<Held> made;
+    for (uint32_t i = 0; i < op.result_count(); ++i) {
+      made.push_back({ValueId{}, layout_by(rule.results[i], chosen)});
+      builder_.set_result_type(i, local_type(op.result_type(i), made.back().layout));
+    }
+    builder_.end_op();
+    for (uint32_t i = 0; i < op.result_count(); ++i) {
+      Held& held = made[i];
+      held.value = builder_.result(id, i);
+      Axes partial;
+      for (size_t f = 0; f < rule.factors.size(); ++f) {
+        if (!rule.factors[f].reduced || in_tensor(rule.results[i], static_cast<int>(f))) continue;
+        partial.insert(partial.end(), chosen[f].begin(), chosen[f].end());
+      }
+      std::ranges::sort(partial);
+      if (!partial.empty())
+        held = complete(std::move(held), op.result_type(i), std::move(partial), results[i]);
+      if (held.layout != results[i])
+        held = {reshard(held, op.result_type(i), results[i]), results[i]};
+    }
+    return made;
+  }
+
+  static bool in_tensor(const Rule::Tensor& tensor, int factor) {
+    return std::ranges::any_of(tensor, [&](const Rule::Dimension& d) {
+      return std::ranges::find(d, factor) != d.end();
+    });
+  }
+
+  /// XLA exchanges edges or masks where this gathers.
+  void note_gather(const OpView& op, const Rule& rule, uint32_t i, const Layout& layout) {
+    const ValueId old = op.operand(i);
+    if (graph_.node(instance_->node(old)).constant()) return;
+    const Layout now = held_layout(old);
+    for (size_t d = 0; d < now.size(); ++d) {
+      if (now[d].empty() || !layout[d].empty() || !rule.operands[i][d].empty()) continue;
+      const std::string_view target = op.string(Attr::kTarget);
+      const std::string what = target.empty() ? std::string(name(op.code()))
+                                              : fmt::format("{} {}", name(op.code()), target);
+      builder_.add_note(
+          rule.known ? fmt::format("{} along a dimension that devices share: it is gathered whole, "
+                                   "where a partitioner may exchange only edges",
+                                   what)
+                     : fmt::format("how {} is partitioned is not known: its operands are gathered "
+                                   "whole on every device",
+                                   what));
+    }
+  }
+
+  void copy_attributes(const OpView& op) {
+    for (const Attribute& a : w_.attributes(op.raw())) {
+      if (describes_sharding(a.key)) continue;
+      switch (a.kind) {
+        case Attribute::Kind::kInt:
+          if (a.key != Attr::kFeatureGroups && a.key != Attr::kBatchGroups)
+            builder_.set_int(a.key, a.integer);
+          break;
+        case Attribute::Kind::kReal:
+          builder_.set_real(a.key, a.real);
+          break;
+        case Attribute::Kind::kInts:
+          // Sizes change with the parts; so do the values of a constant that is not all one.
+          if (a.key != Attr::kLimit && a.key != Attr::kSliceSizes &&
+              (a.key != Attr::kValue || a.count == 1))
+            builder_.set_ints(a.key, std::vector(w_.integers(a).begin(), w_.integers(a).end()));
+          break;
+        case Attribute::Kind::kString:
+          builder_.set_string(a.key, w_.string(StringId{a.index}));
+          break;
+        case Attribute::Kind::kFunction:
+        case Attribute::Kind::kSharding:
+          break;
+      }
+    }
+    if (op.raw().name.valid()) builder_.set_name(builder_.intern(w_.string(op.raw().name)));
+  }
+
+  /// What depends on sizes, for one device's part.
+  void adapt_attributes(const OpView& op, const Rule& rule, const std::vector<Axes>& chosen) {
+    const auto sizes = [&](Attr key) {
+      const auto written = op.integers(key);
+      if (written.empty()) return;
+      std::vector<int64_t> local(written.begin(), written.end());
+      const Layout layout = layout_by(rule.operands[0], chosen);
+      for (size_t d = 0; d < local.size() && d < layout.size(); ++d)
+        local[d] = split(local[d], grid_.ways(layout[d]));
+      builder_.set_ints(key, local);
+    };
+    if (op.code() == Opcode::k_gather) {
+      // A part of a row that is shared out; single rows stay single.
+      const auto written = op.integers(Attr::kSliceSizes);
+      std::vector<int64_t> local(written.begin(), written.end());
+      const Layout layout = layout_by(rule.operands[0], chosen);
+      for (size_t d = 0; d < local.size() && d < layout.size(); ++d)
+        if (local[d] > 1) local[d] = split(local[d], grid_.ways(layout[d]));
+      builder_.set_ints(Attr::kSliceSizes, local);
+    } else if (op.operand_count() > 0) {
+      sizes(Attr::kLimit);
+      sizes(Attr::kSliceSizes);
+    }
+    if (const auto values = op.integers(Attr::kValue); values.size() > 1) {
+      const bool whole = std::ranges::all_of(chosen, [](const Axes& a) { return a.empty(); });
+      if (whole) builder_.set_ints(Attr::kValue, std::vector(values.begin(), values.end()));
+    }
+    if (op.code() != Opcode::k_convolution) return;
+    for (const Attr key : {Attr::kFeatureGroups, Attr::kBatchGroups}) {
+      const int64_t groups = op.integer(key, 1);
+      // The rule's first factor is the groups, where there are any.
+      if (groups > 1) builder_.set_int(key, groups / grid_.ways(chosen[0]));
+    }
+  }
+
+  // --- regions ----------------------------------------------------------------
+
+  /// Bodies of reductions, sorts and the like work on single elements: they stay as they are.
+  void copy_regions(const OpView& op) {
+    for (const RegionId r : op.raw_regions()) {
+      builder_.begin_region();
+      std::map<uint32_t, ValueId> inside;
+      const Region& region = w_.region(r);
+      for (uint32_t i = 0; i < region.argument_count; ++i) {
+        const ValueId old{region.first_argument + i};
+        inside[old.index] = builder_.add_region_argument(local_type(w_.type(old), {}));
+      }
+      for_each_op(w_, region, [&](OpId id) { copy_op(w_.view(id), inside); });
+      builder_.end_region();
+    }
+  }
+
+  void copy_op(const OpView& op, std::map<uint32_t, ValueId>& inside) {
+    std::vector<ValueId> operands;
+    for (uint32_t i = 0; i < op.operand_count(); ++i) {
+      const auto at = inside.find(op.operand(i).index);
+      if (at == inside.end()) refuse("the body of an operation uses a value from outside");
+      operands.push_back(at->second);
+    }
+    if (!op.raw_regions().empty() || op_class(op.code()) == OpClass::kCollective)
+      refuse("the body of an operation has bodies of its own");
+    if (op.callee().valid()) refuse("the body of an operation calls a function");
+    const OpId id = builder_.begin_op(op.code(), operands, op.result_count(), op.raw().offset);
+    copy_attributes(op);
+    for (uint32_t i = 0; i < op.result_count(); ++i) {
+      builder_.set_result_type(i, local_type(op.result_type(i), {}));
+      inside[op.result(i).index] = builder_.result(id, i);
+    }
+    builder_.end_op();
+  }
+
+  /// `layouts(values)` says how what the region returns is wanted.
+  template <class Layouts>
+  void emit_region(RegionId region, Layouts&& layouts) {
+    for_each_op(w_, w_.region(region), [&](OpId id) {
+      const OpView op = w_.view(id);
+      if (op.code() == Opcode::k_return) {
+        emit_return(op, layouts);
+        return;
+      }
+      emit(op);
+    });
+  }
+  template <class Layouts>
+  void emit_return(const OpView& op, Layouts&& layouts) {
+    std::vector<ValueId> values;
+    for (uint32_t i = 0; i < op.operand_count(); ++i) values.push_back(op.operand(i));
+    const std::vector<Layout> wanted_layouts = layouts(values);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = get(values[i], wanted_layouts[i]);
+    builder_.emit_return(values, op.raw().offset);
+  }
+
+  void emit(const OpView& op) {
+    if (op_class(op.code()) == OpClass::kControl) {
+      emit_control(op);
+      return;
+    }
+    if (op.result_count() > 0 && graph_.node(instance_->node(op.result(0))).constant())
+      return;  // made where it is used
+    const std::string_view target = op.string(Attr::kTarget);
+    if (target == "SPMDFullToShardShape" || target == "SPMDShardToFullShape") {
+      // The same bytes by another name: what a device has of the one is all of the other.
+      const ValueId part = get(op.operand(0), wanted(op.operand(0)));
+      const Layout layout = wanted(op.result(0));
+      if (builder_.type_of(part).dims !=
+          builder_.type(local_type(op.result_type(0), layout)).dims)
+        refuse("a device's part is not of the size that its sharding gives");
+      hold(op.result(0), {part, layout});
+      return;
+    }
+    if (op.code() == Opcode::k_sharding_constraint && op.result_count() == 1) {
+      const Layout layout = wanted(op.result(0));
+      hold(op.result(0), {get(op.operand(0), layout), layout});
+      return;
+    }
+    std::vector<Layout> results;
+    for (uint32_t i = 0; i < op.result_count(); ++i) results.push_back(wanted(op.result(i)));
+    auto made = emit_op(op, results);
+    for (uint32_t i = 0; i < op.result_count(); ++i) hold(op.result(i), std::move(made[i]));
+  }
+
+  void emit_control(const OpView& op) {
+    switch (op.code()) {
+      case Opcode::k_call:
+      case Opcode::k_composite:
+        emit_call(op);
+        return;
+      case Opcode::k_manual_computation:
+        emit_manual(op);
+        return;
+      case Opcode::k_while:
+        emit_loop(op);
+        return;
+      default:
+        emit_branches(op);
+    }
+  }
+
+  void emit_call(const OpView& op) {
+    const uint32_t callee = instance_->callees.at(op.id().index);
+    const ShardingGraph::Instance& called = graph_.instances()[callee];
+    const Region& body = w_.region(w_.function(called.function).body);
+    std::vector<ValueId> operands;
+    for (uint32_t i = 0; i < op.operand_count(); ++i) {
+      const ValueId argument{body.first_argument + i};
+      operands.push_back(
+          get(op.operand(i), layout_of(graph_.node(called.node(argument)).sharding)));
+    }
+    const OpId id = builder_.begin_op(op.code(), operands, op.result_count(), op.raw().offset);
+    copy_attributes(op);
+    builder_.set_function(Attr::kCallee, functions_[callee]);
+    for (uint32_t i = 0; i < op.result_count(); ++i) {
+      const Layout layout = layout_of(graph_.node(called.results[i]).sharding);
+      builder_.set_result_type(i, local_type(op.result_type(i), layout));
+      hold(op.result(i), {builder_.result(id, i), layout});
+    }
+    builder_.end_op();
+  }
+
+  /// The body joins its surroundings: it is written for one device already.
+  void emit_manual(const OpView& op) {
+    const Region& body = w_.region(op.raw_regions()[0]);
+    const auto in = op.integers(Attr::kInShardings);
+    const auto out = op.integers(Attr::kOutShardings);
+    const auto layout = [&](int64_t sharding, const Type& type) {
+      return layout_of(grid_.sharding(ShardingId{static_cast<uint32_t>(sharding)}, type.rank()));
+    };
+    const auto fits = [&](ValueId part, const Type& type, const Layout& inside) {
+      if (builder_.type_of(part).dims != builder_.type(local_type(type, inside)).dims)
+        refuse("a manual computation is not of the sizes that its shardings give");
+    };
+    for (uint32_t i = 0; i < op.operand_count(); ++i) {
+      const ValueId argument{body.first_argument + i};
+      const ValueId part = get(op.operand(i), layout(in[i], op.operand_type(i)));
+      fits(part, w_.type(argument), wanted(argument));
+      hold(argument, {part, wanted(argument)});
+    }
+    const Axes manual = grid_.named(op.string(Attr::kManualAxes));
+    for_each_op(w_, body, [&](OpId id) {
+      const OpView inner = w_.view(id);
+      if (inner.code() != Opcode::k_return) {
+        emit(inner);
+        return;
+      }
+      for (uint32_t i = 0; i < op.result_count() && i < inner.operand_count(); ++i) {
+        const Layout whole = layout(out[i], op.result_type(i));
+        Layout inside = whole;
+        for (Axes& axes : inside)
+          std::erase_if(axes, [&](Axis a) { return contains(manual, a); });
+        const ValueId part = get(inner.operand(i), inside);
+        fits(part, op.result_type(i), whole);
+        hold(op.result(i), {part, whole});
+      }
+    });
+  }
+
+  void emit_loop(const OpView& op) {
+    std::vector<Layout> carried;
+    std::vector<ValueId> operands;
+    const auto regions = op.raw_regions();
+    for (uint32_t i = 0; i < op.operand_count(); ++i) {
+      const ValueId argument{w_.region(regions[1]).first_argument + i};
+      carried.push_back(wanted(argument));
+      operands.push_back(get(op.operand(i), carried.back()));
+    }
+    const OpId id = builder_.begin_op(op.code(), operands, op.result_count(), op.raw().offset);
+    copy_attributes(op);
+    for (size_t r = 0; r < regions.size(); ++r) {
+      builder_.begin_region();
+      reached_.emplace_back();
+      const Region& region = w_.region(regions[r]);
+      for (uint32_t i = 0; i < region.argument_count; ++i) {
+        const ValueId argument{region.first_argument + i};
+        hold(argument,
+             {builder_.add_region_argument(local_type(w_.type(argument), carried[i])), carried[i]});
+      }
+      emit_region(regions[r], [&](const std::vector<ValueId>& values) {
+        return r == 0 ? whole(values) : carried;
+      });
+      reached_.pop_back();
+      builder_.end_region();
+    }
+    for (uint32_t i = 0; i < op.result_count(); ++i) {
+      builder_.set_result_type(i, local_type(op.result_type(i), carried[i]));
+      hold(op.result(i), {builder_.result(id, i), carried[i]});
+    }
+    builder_.end_op();
+  }
+
+  std::vector<Layout> whole(const std::vector<ValueId>& values) const {
+    std::vector<Layout> layouts;
+    for (const ValueId v : values) layouts.emplace_back(w_.type(v).dims.size());
+    return layouts;
+  }
+
+  void emit_branches(const OpView& op) {
+    std::vector<ValueId> operands;
+    for (uint32_t i = 0; i < op.operand_count(); ++i)
+      operands.push_back(get(op.operand(i), Layout(op.operand_type(i).dims.size())));
+    const OpId id = builder_.begin_op(op.code(), operands, op.result_count(), op.raw().offset);
+    copy_attributes(op);
+    std::vector<Layout> results;
+    for (uint32_t i = 0; i < op.result_count(); ++i) results.push_back(wanted(op.result(i)));
+    for (const RegionId r : op.raw_regions()) {
+      builder_.begin_region();
+      reached_.emplace_back();
+      emit_region(r, [&](const std::vector<ValueId>&) { return results; });
+      reached_.pop_back();
+      builder_.end_region();
+    }
+    for (uint32_t i = 0; i < op.result_count(); ++i) {
+      builder_.set_result_type(i, local_type(op.result_type(i), results[i]));
+      hold(op.result(i), {builder_.result(id, i), results[i]});
+    }
+    builder_.end_op();
+  }
+
+  const Workload& w_;
+  DeviceGrid grid_;
+  ShardingGraph graph_;
+  WorkloadBuilder builder_;
+  std::vector<uint32_t> same_as_;       ///< By instance: the first that is the same.
+  std::vector<FunctionId> functions_;   ///< By instance.
+  const ShardingGraph::Instance* instance_ = nullptr;
+  std::map<uint32_t, Held> held_;  ///< By value of the function.
+  std::vector<Reached> reached_;   ///< Other layouts made of values, by the regions around.
+  size_t offset_ = 0;
+};
+
+}  // namespace
+}  // namespace partition
+
+bool needs_partitioning(const Workload& workload) {
+  if (workload.format() != "stablehlo" || workload.shardings().empty()) return false;
+  if (workload.partitions() > 1) return true;
+  return std::ranges::any_of(workload.meshes(), [](const Mesh& mesh) {
+    return std::ranges::any_of(mesh.axes, [](const MeshAxis& a) { return a.size > 1; });
+  });
+}
+
+Workload partition_module(const Workload& workload) {
+  return partition::Partitioner(workload).run();
+}
+
+}  // namespace orrery
