@@ -59,7 +59,8 @@ class Words {
 
  private:
   void skip() {
-    while (!text_.empty() && (text_.front() == ' ' || text_.front() == '\n')) text_.remove_prefix(1);
+    while (!text_.empty() && (text_.front() == ' ' || text_.front() == '\n'))
+      text_.remove_prefix(1);
   }
   std::string_view text_;
 };
@@ -222,7 +223,8 @@ DeviceGrid::DeviceGrid(const Workload& workload) : workload_(workload) {
     if (product == 1) continue;
     if (devices_ == 1) devices_ = product;
     if (product != devices_)
-      refuse(fmt::format("mesh @{} has {} devices and the module {}", mesh.name, product, devices_));
+      refuse(
+          fmt::format("mesh @{} has {} devices and the module {}", mesh.name, product, devices_));
     if (!mesh.device_ids.empty()) {
       if (!device_ids_.empty() && device_ids_ != mesh.device_ids)
         refuse("its meshes number the devices in different orders");
@@ -330,7 +332,8 @@ TensorSharding DeviceGrid::shardy(const Sharding& s, int rank) const {
           found = true;
           const int64_t major = r.size > 0 ? before * r.pre_size : before;
           const int64_t minor = r.size > 0 ? major * r.size : before * a.size;
-          if (minor > before * a.size) refuse(fmt::format("{} names a part outside its axis", s.text));
+          if (minor > before * a.size)
+            refuse(fmt::format("{} names a part outside its axis", s.text));
           const Axes part = between(major, minor);
           axes.insert(axes.end(), part.begin(), part.end());
         }
@@ -385,8 +388,7 @@ TensorSharding DeviceGrid::gspmd(const Sharding& s, int rank) const {
 std::vector<int64_t> DeviceGrid::groups(std::span<const Axis> axes) const {
   Mesh mesh;
   mesh.device_ids = device_ids_;
-  for (size_t i = 0; i < sizes_.size(); ++i)
-    mesh.axes.push_back({std::to_string(i), sizes_[i]});
+  for (size_t i = 0; i < sizes_.size(); ++i) mesh.axes.push_back({std::to_string(i), sizes_[i]});
   std::vector<AxisReference> references;
   for (const Axis a : axes) references.push_back({std::to_string(a), 1, 0});
   int64_t size = 0;

@@ -24,8 +24,8 @@ struct DimensionSharding {
 
 struct TensorSharding {
   std::vector<DimensionSharding> dims;
-  Axes replicated;       ///< Axes that may not be added.
-  bool manual = false;   ///< GSPMD's {manual}: the tensor is one device's own.
+  Axes replicated;      ///< Axes that may not be added.
+  bool manual = false;  ///< GSPMD's {manual}: the tensor is one device's own.
 };
 
 /// The devices that all shardings of a module speak of, and what the shardings mean on it: Shardy's

@@ -133,9 +133,7 @@ class Partitioner {
 
   // --- values -----------------------------------------------------------------
 
-  Layout wanted(ValueId old) const {
-    return layout_of(graph_.node(instance_->node(old)).sharding);
-  }
+  Layout wanted(ValueId old) const { return layout_of(graph_.node(instance_->node(old)).sharding); }
   void hold(ValueId old, Held held) { held_[old.index] = std::move(held); }
 
   TypeId local_type(const Type& type, const Layout& layout) {
@@ -223,7 +221,8 @@ class Partitioner {
       builder_.end_op();
       return builder_.result(id);
     }
-    // What a device has already of a smaller part costs no communication and makes the rest smaller.
+    // What a device has already of a smaller part costs no communication and makes the rest
+    // smaller.
     const auto slice = [&] {
       bool any = false;
       for (size_t d = 0; d < to.size(); ++d) {
@@ -253,8 +252,7 @@ class Partitioner {
           if (at == now[d].end()) continue;
           const auto run = static_cast<size_t>(now[d].end() - at);
           if (now[e].size() + run > to[e].size() ||
-              !std::equal(at, now[d].end(),
-                          to[e].begin() + static_cast<ptrdiff_t>(now[e].size())))
+              !std::equal(at, now[d].end(), to[e].begin() + static_cast<ptrdiff_t>(now[e].size())))
             continue;
           other = e;
           keep = static_cast<size_t>(at - now[d].begin());
@@ -293,8 +291,8 @@ class Partitioner {
       std::erase_if(partial, [&](Axis a) { return contains(scattered, a); });
     }
     if (!partial.empty())
-      part.value = collective(Opcode::k_all_reduce, part.value, partial,
-                              builder_.value_type(part.value));
+      part.value =
+          collective(Opcode::k_all_reduce, part.value, partial, builder_.value_type(part.value));
     return part;
   }
 
@@ -430,9 +428,8 @@ class Partitioner {
   }
 
   static bool in_tensor(const Rule::Tensor& tensor, int factor) {
-    return std::ranges::any_of(tensor, [&](const Rule::Dimension& d) {
-      return std::ranges::find(d, factor) != d.end();
-    });
+    return std::ranges::any_of(
+        tensor, [&](const Rule::Dimension& d) { return std::ranges::find(d, factor) != d.end(); });
   }
 
   /// XLA exchanges edges or masks where this gathers.
@@ -587,8 +584,7 @@ class Partitioner {
       // The same bytes by another name: what a device has of the one is all of the other.
       const ValueId part = get(op.operand(0), wanted(op.operand(0)));
       const Layout layout = wanted(op.result(0));
-      if (builder_.type_of(part).dims !=
-          builder_.type(local_type(op.result_type(0), layout)).dims)
+      if (builder_.type_of(part).dims != builder_.type(local_type(op.result_type(0), layout)).dims)
         refuse("a device's part is not of the size that its sharding gives");
       hold(op.result(0), {part, layout});
       return;
@@ -670,8 +666,7 @@ class Partitioner {
       for (uint32_t i = 0; i < op.result_count() && i < inner.operand_count(); ++i) {
         const Layout whole = layout(out[i], op.result_type(i));
         Layout inside = whole;
-        for (Axes& axes : inside)
-          std::erase_if(axes, [&](Axis a) { return contains(manual, a); });
+        for (Axes& axes : inside) std::erase_if(axes, [&](Axis a) { return contains(manual, a); });
         const ValueId part = get(inner.operand(i), inside);
         fits(part, op.result_type(i), whole);
         hold(op.result(i), {part, whole});
@@ -744,8 +739,8 @@ class Partitioner {
   DeviceGrid grid_;
   ShardingGraph graph_;
   WorkloadBuilder builder_;
-  std::vector<uint32_t> same_as_;       ///< By instance: the first that is the same.
-  std::vector<FunctionId> functions_;   ///< By instance.
+  std::vector<uint32_t> same_as_;      ///< By instance: the first that is the same.
+  std::vector<FunctionId> functions_;  ///< By instance.
   const ShardingGraph::Instance* instance_ = nullptr;
   std::map<uint32_t, Held> held_;  ///< By value of the function.
   std::vector<Reached> reached_;   ///< Other layouts made of values, by the regions around.

@@ -38,8 +38,8 @@ class RuleBuilder {
         same_dimensions(0, 0);
         break;
       case Opcode::k_all_to_all:
-        same_dimensions(0, 0, {op_.integer(Attr::kSplitDimension, 0),
-                               op_.integer(Attr::kConcatDimension, 0)});
+        same_dimensions(
+            0, 0, {op_.integer(Attr::kSplitDimension, 0), op_.integer(Attr::kConcatDimension, 0)});
         break;
       case Opcode::k_broadcast_in_dim:
         broadcast();
@@ -52,7 +52,8 @@ class RuleBuilder {
         break;
       case Opcode::k_iota:
       case Opcode::k_constant:
-        for (size_t d = 0; d < result(0).dims.size(); ++d) put_result(0, d, factor(result(0).dims[d]));
+        for (size_t d = 0; d < result(0).dims.size(); ++d)
+          put_result(0, d, factor(result(0).dims[d]));
         break;
       case Opcode::k_concatenate:
         concatenate();
@@ -468,12 +469,16 @@ class RuleBuilder {
     for (size_t d = 0; d < dims.size(); ++d) {
       const int f = factor(dims[d], sums && d != feature);
       for (uint32_t i = 0; i < op_.operand_count(); ++i) {
-        if (operand(i).dims == dims) put_operand(i, d, f);
-        else if (d == feature) put_operand(i, 0, f);
+        if (operand(i).dims == dims)
+          put_operand(i, d, f);
+        else if (d == feature)
+          put_operand(i, 0, f);
       }
       for (uint32_t i = 0; i < op_.result_count(); ++i) {
-        if (result(i).dims == dims) put_result(i, d, f);
-        else if (d == feature) put_result(i, 0, f);
+        if (result(i).dims == dims)
+          put_result(i, d, f);
+        else if (d == feature)
+          put_result(i, 0, f);
       }
     }
   }

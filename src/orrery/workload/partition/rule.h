@@ -18,8 +18,8 @@ struct Rule {
     /// whatever the operation reduces by) over the devices.
     bool reduced = false;
   };
-  using Dimension = std::vector<int>;        ///< Factors, major to minor.
-  using Tensor = std::vector<Dimension>;     ///< By dimension.
+  using Dimension = std::vector<int>;     ///< Factors, major to minor.
+  using Tensor = std::vector<Dimension>;  ///< By dimension.
   std::vector<Factor> factors;
   std::vector<Tensor> operands;
   std::vector<Tensor> results;

@@ -36,8 +36,7 @@ ShardingGraph::ShardingGraph(const Workload& workload, const DeviceGrid& grid)
     const TypeId type = w_.value(ValueId{body.first_argument + i}).type;
     arguments.push_back(add_node(type));
     if (i < entry.arguments.size() && entry.arguments[i].sharding.valid())
-      seed(arguments.back(),
-           grid_.sharding(entry.arguments[i].sharding, w_.type(type).rank()));
+      seed(arguments.back(), grid_.sharding(entry.arguments[i].sharding, w_.type(type).rank()));
   }
   Instance& main = instances_[instantiate(w_.entry(), arguments)];
   for (size_t i = 0; i < main.results.size(); ++i) {
@@ -64,8 +63,8 @@ void ShardingGraph::seed(NodeId id, const TensorSharding& sharding) {
   own = sharding;
   for (size_t d = 0; d < own.dims.size(); ++d) {
     if (own.dims[d].priority == 0) continue;
-    later_.push_back({id, d, own.dims[d].axes, own.dims[d].open, own.dims[d].priority});
-    own.dims[d] = {};
+    later_.push_back({id, d, own.dims[d].axes, own.dims[d].priority});
+    own.dims[d].axes.clear();
   }
 }
 
@@ -145,7 +144,8 @@ void ShardingGraph::add_op(Instance& instance, OpId id) {
   for (uint32_t i = 0; i < op.operand_count(); ++i) {
     operands.push_back(instance.node(op.operand(i)));
     const int behind = node(operands.back()).constant_depth;
-    depth = depth < 0 || behind < 0 || behind >= kMaxConstantDepth ? -1 : std::max(depth, behind + 1);
+    depth =
+        depth < 0 || behind < 0 || behind >= kMaxConstantDepth ? -1 : std::max(depth, behind + 1);
   }
   std::vector<NodeId> results;
   for (uint32_t i = 0; i < op.result_count(); ++i) {
@@ -162,7 +162,8 @@ void ShardingGraph::add_op(Instance& instance, OpId id) {
   if (op.code() == Opcode::k_sharding_constraint &&
       (target == "SPMDFullToShardShape" || target == "SPMDShardToFullShape"))
     return;
-  if (depth < 0) steps_.push_back({op.code(), &at->second, std::move(operands), std::move(results)});
+  if (depth < 0)
+    steps_.push_back({op.code(), &at->second, std::move(operands), std::move(results)});
 }
 
 void ShardingGraph::add_control(Instance& instance, const OpView& op) {
@@ -282,8 +283,16 @@ void ShardingGraph::propagate() {
   for (const int priority : priorities) {
     for (const Seed& s : later_) {
       if (s.priority != priority) continue;
-      DimensionSharding& dim = nodes_[s.node].sharding.dims[s.dim];
-      dim = {s.axes, s.open, 0};
+      // What came before may have taken its place.
+      std::vector<DimensionSharding>& dims = nodes_[s.node].sharding.dims;
+      const bool free = std::ranges::none_of(s.axes, [&](Axis a) {
+        for (size_t d = 0; d < dims.size(); ++d)
+          if (d != s.dim && contains(dims[d].axes, a)) return true;
+        return false;
+      });
+      const Axes& now = dims[s.dim].axes;
+      if (free && now.size() <= s.axes.size() && std::equal(now.begin(), now.end(), s.axes.begin()))
+        dims[s.dim].axes = s.axes;
     }
     for (int stage = 0; stage < 3; ++stage)
       for (const bool aggressive : {false, true}) spread(stage, aggressive);
@@ -408,8 +417,7 @@ bool ShardingGraph::spread_step(const Step& step, int stage, bool aggressive,
   add(step.operands, rule.operands, false);
   add(step.results, rule.results, true);
   if (!any) return false;
-  for (Tensor& t : tensors)
-    t.projection = project(grid_, rule, *t.dims, node(t.node).sharding);
+  for (Tensor& t : tensors) t.projection = project(grid_, rule, *t.dims, node(t.node).sharding);
 
   const auto candidate = [&](size_t f) {
     const Direction direction = direction_of(step.code, rule.factors[f].reduced, stage);
@@ -430,8 +438,7 @@ bool ShardingGraph::spread_step(const Step& step, int stage, bool aggressive,
     if (!own.present) return true;
     if (contains(node(t.node).sharding.replicated, axis)) return false;
     if (contains(own.axes, axis)) return true;
-    return !own.closed && own.overflow.empty() &&
-           (own.minor || rule.factors[f].size % ways == 0);
+    return !own.closed && own.overflow.empty() && (own.minor || rule.factors[f].size % ways == 0);
   };
   /// Whether another factor of the tensor has the axis, or is about to get it.
   const auto used_elsewhere = [&](const Tensor& t, size_t f, Axis axis,
@@ -469,8 +476,8 @@ bool ShardingGraph::spread_step(const Step& step, int stage, bool aggressive,
     for (size_t f = 0; f < found.size(); ++f) {
       found[f] = candidate(f);
       truncate(found[f], [&](Axis axis, int64_t ways) {
-        return std::ranges::all_of(
-            tensors, [&](const Tensor& t) { return fits_factor(t, f, axis, ways); });
+        return std::ranges::all_of(tensors,
+                                   [&](const Tensor& t) { return fits_factor(t, f, axis, ways); });
       });
     }
     const std::vector<Axes> coming = found;

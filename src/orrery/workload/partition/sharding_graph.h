@@ -61,7 +61,6 @@ class ShardingGraph {
     NodeId node;
     size_t dim;
     Axes axes;
-    bool open;
     int priority;
   };
 
@@ -87,8 +86,8 @@ class ShardingGraph {
   std::vector<Step> steps_;
   std::vector<Seed> later_;  ///< Of priorities after the first.
   std::vector<Instance> instances_;
-  std::map<uint32_t, Rule> rules_;            ///< By operation.
-  std::map<uint32_t, Rule> identity_rules_;   ///< By type.
+  std::map<uint32_t, Rule> rules_;           ///< By operation.
+  std::map<uint32_t, Rule> identity_rules_;  ///< By type.
   size_t operations_ = 0;
 };
 
