@@ -329,8 +329,8 @@ class Partitioner {
     return layout;
   }
 
-  /// How the operation itself is shared out: by its results, and for what these do not have by its
-  /// largest operand.
+  /// How the operation itself is shared out: what it sums over stays where all operands have it;
+  /// else by its results, and for what these do not have by its largest operand.
   std::vector<Axes> shared_out(const OpView& op, const Rule& rule,
                                const std::vector<Layout>& results) {
     std::vector<Axes> chosen(rule.factors.size());
@@ -343,22 +343,34 @@ class Partitioner {
         taken.push_back(a);
       }
     };
-    for (size_t i = 0; i < results.size(); ++i) {
-      const auto axes = factor_axes(rule, rule.results[i], results[i]);
-      for (size_t f = 0; f < chosen.size(); ++f) take(f, axes[f]);
-    }
     std::vector<uint32_t> by_size;
     for (uint32_t i = 0; i < op.operand_count(); ++i)
       if (!graph_.node(instance_->node(op.operand(i))).constant()) by_size.push_back(i);
     std::ranges::stable_sort(by_size, [&](uint32_t a, uint32_t b) {
       return op.operand_type(a).bytes > op.operand_type(b).bytes;
     });
+    std::vector<std::vector<Axes>> of_operands;
+    for (const uint32_t i : by_size)
+      of_operands.push_back(factor_axes(rule, rule.operands[i], held_layout(op.operand(i))));
+    for (size_t f = 0; f < chosen.size(); ++f) {
+      if (!rule.factors[f].reduced) continue;
+      const Axes* agreed = nullptr;
+      bool all = true;
+      for (size_t k = 0; k < by_size.size(); ++k) {
+        if (!in_tensor(rule.operands[by_size[k]], static_cast<int>(f))) continue;
+        if (agreed == nullptr) agreed = &of_operands[k][f];
+        all = all && *agreed == of_operands[k][f];
+      }
+      if (agreed != nullptr && all) take(f, *agreed);
+    }
+    for (size_t i = 0; i < results.size(); ++i) {
+      const auto axes = factor_axes(rule, rule.results[i], results[i]);
+      for (size_t f = 0; f < chosen.size(); ++f) take(f, axes[f]);
+    }
     const bool contracts = op_class(op.code()) == OpClass::kContraction;
-    for (const uint32_t i : by_size) {
-      const auto axes = factor_axes(rule, rule.operands[i], held_layout(op.operand(i)));
+    for (const std::vector<Axes>& axes : of_operands)
       for (size_t f = 0; f < chosen.size(); ++f)
         if (contracts || !rule.in_results(static_cast<int>(f))) take(f, axes[f]);
-    }
     // A factor behind one that is not shared out whole cannot be shared out.
     bool again = true;
     while (again) {
