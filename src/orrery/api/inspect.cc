@@ -91,8 +91,9 @@ void add_collectives(const Workload& w, const std::vector<double>& runs, Inspect
     const Workload part = partition_module(w);
     a.collectives = collectives_of(part, executions(part));
     a.notes.emplace_back(
-        "operations, work and arguments are those of all devices together; the collectives are "
-        "those of one device's part, partitioned as the shardings say");
+        "arguments, outputs and work outside manual computations are those of all devices "
+        "together; "
+        "the collectives are those of one device's part, as the shardings partition it");
     for (const std::string& note : part.notes())
       if (std::ranges::find(a.notes, note) == a.notes.end()) a.notes.push_back(note);
   } catch (const Error& e) {
