@@ -212,6 +212,8 @@ int64_t product_of(const Mesh& mesh) {
 
 }  // namespace
 
+bool contains(const Axes& axes, Axis axis) { return std::ranges::find(axes, axis) != axes.end(); }
+
 int64_t split(int64_t size, int64_t ways) { return (size + ways - 1) / ways; }
 
 DeviceGrid::DeviceGrid(const Workload& workload) : workload_(workload) {

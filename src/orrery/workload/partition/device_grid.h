@@ -15,6 +15,8 @@ namespace orrery::partition {
 using Axis = uint16_t;
 using Axes = std::vector<Axis>;
 
+bool contains(const Axes& axes, Axis axis);
+
 struct DimensionSharding {
   Axes axes;          ///< Major to minor; they split the dimension one after the other.
   bool open = false;  ///< Propagation may add axes.

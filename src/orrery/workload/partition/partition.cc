@@ -4,30 +4,19 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "orrery/base/error.h"
 #include "orrery/workload/partition/device_grid.h"
+#include "orrery/workload/partition/exchange.h"
+#include "orrery/workload/partition/execution.h"
 #include "orrery/workload/partition/sharding_graph.h"
 #include "orrery/workload/workload_builder.h"
 
 namespace orrery {
 namespace partition {
 namespace {
-
-using Layout = std::vector<Axes>;  ///< The axes on every dimension.
-
-Layout layout_of(const TensorSharding& sharding) {
-  Layout layout;
-  for (const DimensionSharding& d : sharding.dims) layout.push_back(d.axes);
-  return layout;
-}
-
-bool contains(const Axes& axes, Axis axis) { return std::ranges::find(axes, axis) != axes.end(); }
-
-bool starts_with(const Axes& axes, const Axes& with) {
-  return with.size() <= axes.size() && std::equal(with.begin(), with.end(), axes.begin());
-}
 
 /// Attributes that say how the whole is shared out: nothing of one device's part.
 bool describes_sharding(Attr key) {
@@ -41,7 +30,8 @@ class Partitioner {
       : w_(workload),
         grid_(workload),
         graph_(workload, grid_),
-        builder_(workload.format(), workload.name()) {}
+        builder_(workload.format(), workload.name()),
+        exchange_(workload, grid_, builder_) {}
 
   Workload run() {
     graph_.propagate();
@@ -63,10 +53,6 @@ class Partitioner {
   }
 
  private:
-  struct Held {
-    ValueId value;
-    Layout layout;
-  };
   using Reached = std::map<std::pair<uint32_t, Layout>, ValueId>;
 
   // --- functions --------------------------------------------------------------
@@ -137,25 +123,9 @@ class Partitioner {
   void hold(ValueId old, Held held) { held_[old.index] = std::move(held); }
 
   TypeId local_type(const Type& type, const Layout& layout) {
-    if (type.kind == Type::Kind::kToken) return builder_.token_type();
-    if (type.kind == Type::Kind::kTuple) {
-      std::vector<TypeId> members;
-      for (const TypeId m : type.members) members.push_back(local_type(w_.type(m), {}));
-      return builder_.tuple_type(members);
-    }
-    std::vector<int64_t> dims = type.dims;
-    for (size_t d = 0; d < layout.size(); ++d) {
-      if (layout[d].empty()) continue;
-      if (dims[d] == kDynamic) refuse("a dimension of open size is shared out");
-      dims[d] = split(dims[d], grid_.ways(layout[d]));
-    }
-    return builder_.tensor_type(type.element, dims, type.minor_to_major, type.expressed);
+    return exchange_.local_type(type, layout);
   }
-
-  [[noreturn]] void refuse(std::string_view what) const {
-    throw_input(w_.name(),
-                fmt::format("the module is not partitioned: {}{}", what, kExportInstead));
-  }
+  [[noreturn]] void refuse(std::string_view what) const { exchange_.refuse(what); }
 
   /// The value as `layout` shares it out, brought there if it is not.
   ValueId get(ValueId old, const Layout& layout) {
@@ -169,234 +139,17 @@ class Partitioner {
       value = emit_op(w_.view(w_.value(old).definition), {layout})[0].value;
     } else {
       if (held == held_.end()) refuse("a value is used outside the computation it belongs to");
-      value = reshard(held->second, w_.type(old), layout);
+      value = exchange_.reshard(held->second, w_.type(old), layout, offset_);
     }
     reached_.back().emplace(key, value);
     return value;
   }
 
-  // --- collectives ------------------------------------------------------------
-
-  ValueId collective(Opcode code, ValueId value, const Axes& axes, TypeId type, int64_t dim = -1,
-                     int64_t concatenated = -1) {
-    const OpId id = builder_.begin_op(code, {{value}}, 1, offset_);
-    builder_.set_ints(Attr::kReplicaGroups, grid_.groups(axes));
-    builder_.set_int(Attr::kReplicaGroupSize, grid_.ways(axes));
-    builder_.set_int(Attr::kUseGlobalIds, 1);
-    if (code == Opcode::k_all_to_all) {
-      builder_.set_int(Attr::kSplitDimension, dim);
-      builder_.set_int(Attr::kConcatDimension, concatenated);
-      builder_.set_int(Attr::kSplitCount, grid_.ways(axes));
-    } else if (dim >= 0) {
-      builder_.set_ints(Attr::kDimensions, {dim});
-    }
-    builder_.set_result_type(0, type);
-    builder_.end_op();
-    return builder_.result(id);
-  }
-
-  ValueId reshard(Held from, const Type& type, const Layout& to) {
-    Layout& now = from.layout;
-    ValueId value = from.value;
-    const auto used = [&](Axis a) {
-      return std::ranges::any_of(now, [&](const Axes& axes) { return contains(axes, a); });
-    };
-    const auto same_sizes = [&](const Axes& a, const Axes& b) {
-      return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [&](Axis x, Axis y) {
-               return grid_.size(x) == grid_.size(y);
-             });
-    };
-    // The same pieces on other devices.
-    bool moved = now != to && now.size() == to.size();
-    Axes all_from, all_to;
-    for (size_t d = 0; moved && d < to.size(); ++d) {
-      moved = same_sizes(now[d], to[d]);
-      all_from.insert(all_from.end(), now[d].begin(), now[d].end());
-      all_to.insert(all_to.end(), to[d].begin(), to[d].end());
-    }
-    if (moved) {
-      const OpId id = builder_.begin_op(Opcode::k_collective_permute, {{value}}, 1, offset_);
-      builder_.set_ints(Attr::kSourceTargetPairs, grid_.moves(all_from, all_to));
-      builder_.set_result_type(0, builder_.value_type(value));
-      builder_.end_op();
-      return builder_.result(id);
-    }
-    // What a device has already of a smaller part costs no communication and makes the rest
-    // smaller.
-    const auto slice = [&] {
-      bool any = false;
-      for (size_t d = 0; d < to.size(); ++d) {
-        if (!starts_with(to[d], now[d])) continue;
-        for (size_t k = now[d].size(); k < to[d].size() && !used(to[d][k]); ++k) {
-          now[d].push_back(to[d][k]);
-          any = true;
-        }
-      }
-      if (!any) return;
-      const TypeId part = local_type(type, now);
-      const OpId id = builder_.begin_op(Opcode::k_dynamic_slice, {{value}}, 1, offset_);
-      builder_.set_ints(Attr::kSliceSizes, std::vector<int64_t>(builder_.type(part).dims));
-      builder_.set_result_type(0, part);
-      builder_.end_op();
-      value = builder_.result(id);
-    };
-    slice();
-    for (size_t d = 0; d < to.size(); ++d) {
-      while (!starts_with(to[d], now[d])) {
-        // Axes at the end of this dimension that another waits for trade places with it.
-        size_t other = to.size();
-        size_t keep = now[d].size();
-        for (size_t e = 0; e < to.size() && other == to.size(); ++e) {
-          if (e == d || !starts_with(to[e], now[e]) || to[e].size() == now[e].size()) continue;
-          const auto at = std::ranges::find(now[d], to[e][now[e].size()]);
-          if (at == now[d].end()) continue;
-          const auto run = static_cast<size_t>(now[d].end() - at);
-          if (now[e].size() + run > to[e].size() ||
-              !std::equal(at, now[d].end(), to[e].begin() + static_cast<ptrdiff_t>(now[e].size())))
-            continue;
-          other = e;
-          keep = static_cast<size_t>(at - now[d].begin());
-        }
-        if (other < to.size()) {
-          const Axes traded(now[d].begin() + static_cast<ptrdiff_t>(keep), now[d].end());
-          now[d].resize(keep);
-          now[other].insert(now[other].end(), traded.begin(), traded.end());
-          value = collective(Opcode::k_all_to_all, value, traded, local_type(type, now),
-                             static_cast<int64_t>(other), static_cast<int64_t>(d));
-          continue;
-        }
-        size_t same = 0;
-        while (same < now[d].size() && same < to[d].size() && now[d][same] == to[d][same]) ++same;
-        const Axes gathered(now[d].begin() + static_cast<ptrdiff_t>(same), now[d].end());
-        now[d].resize(same);
-        value = collective(Opcode::k_all_gather, value, gathered, local_type(type, now),
-                           static_cast<int64_t>(d));
-      }
-    }
-    slice();
-    return value;
-  }
-
-  /// Sums a result over the devices that have parts of it, and keeps no more than `to` wants.
-  Held complete(Held part, const Type& type, Axes partial, const Layout& to) {
-    for (size_t d = 0; d < to.size() && !partial.empty(); ++d) {
-      if (!starts_with(to[d], part.layout[d]) || to[d].size() == part.layout[d].size()) continue;
-      Axes scattered;
-      for (size_t k = part.layout[d].size(); k < to[d].size() && contains(partial, to[d][k]); ++k)
-        scattered.push_back(to[d][k]);
-      if (scattered.empty()) continue;
-      part.layout[d].insert(part.layout[d].end(), scattered.begin(), scattered.end());
-      part.value = collective(Opcode::k_reduce_scatter, part.value, scattered,
-                              local_type(type, part.layout), static_cast<int64_t>(d));
-      std::erase_if(partial, [&](Axis a) { return contains(scattered, a); });
-    }
-    if (!partial.empty())
-      part.value =
-          collective(Opcode::k_all_reduce, part.value, partial, builder_.value_type(part.value));
-    return part;
-  }
-
   // --- operations -------------------------------------------------------------
 
-  /// The axes of each factor of a tensor; what its layout has beyond its factors is left out.
-  std::vector<Axes> factor_axes(const Rule& rule, const Rule::Tensor& tensor,
-                                const Layout& layout) const {
-    std::vector<Axes> found(rule.factors.size());
-    for (size_t d = 0; d < tensor.size(); ++d) {
-      size_t next = 0;
-      for (size_t k = 0; k < tensor[d].size(); ++k) {
-        const auto f = static_cast<size_t>(tensor[d][k]);
-        const bool minor = k + 1 == tensor[d].size();
-        int64_t got = 1;
-        while (next < layout[d].size() &&
-               (minor || rule.factors[f].size % (got * grid_.size(layout[d][next])) == 0)) {
-          found[f].push_back(layout[d][next]);
-          got *= grid_.size(layout[d][next++]);
-        }
-        if (got != rule.factors[f].size) break;
-      }
-    }
-    return found;
-  }
-
-  static Layout layout_by(const Rule::Tensor& tensor, const std::vector<Axes>& of_factors) {
-    Layout layout(tensor.size());
-    for (size_t d = 0; d < tensor.size(); ++d)
-      for (const int f : tensor[d]) {
-        const Axes& axes = of_factors[static_cast<size_t>(f)];
-        layout[d].insert(layout[d].end(), axes.begin(), axes.end());
-      }
-    return layout;
-  }
-
-  /// How the operation itself is shared out: what it sums over stays where all operands have it;
-  /// else by its results, and for what these do not have by its largest operand.
-  std::vector<Axes> shared_out(const OpView& op, const Rule& rule,
-                               const std::vector<Layout>& results) {
-    std::vector<Axes> chosen(rule.factors.size());
-    Axes taken;
-    const auto take = [&](size_t f, const Axes& axes) {
-      if (!chosen[f].empty()) return;
-      for (const Axis a : axes) {
-        if (contains(taken, a)) break;
-        chosen[f].push_back(a);
-        taken.push_back(a);
-      }
-    };
-    std::vector<uint32_t> by_size;
-    for (uint32_t i = 0; i < op.operand_count(); ++i)
-      if (!graph_.node(instance_->node(op.operand(i))).constant()) by_size.push_back(i);
-    std::ranges::stable_sort(by_size, [&](uint32_t a, uint32_t b) {
-      return op.operand_type(a).bytes > op.operand_type(b).bytes;
-    });
-    std::vector<std::vector<Axes>> of_operands;
-    for (const uint32_t i : by_size)
-      of_operands.push_back(factor_axes(rule, rule.operands[i], held_layout(op.operand(i))));
-    for (size_t f = 0; f < chosen.size(); ++f) {
-      if (!rule.factors[f].reduced) continue;
-      const Axes* agreed = nullptr;
-      bool all = true;
-      for (size_t k = 0; k < by_size.size(); ++k) {
-        if (!in_tensor(rule.operands[by_size[k]], static_cast<int>(f))) continue;
-        if (agreed == nullptr) agreed = &of_operands[k][f];
-        all = all && *agreed == of_operands[k][f];
-      }
-      if (agreed != nullptr && all) take(f, *agreed);
-    }
-    for (size_t i = 0; i < results.size(); ++i) {
-      const auto axes = factor_axes(rule, rule.results[i], results[i]);
-      for (size_t f = 0; f < chosen.size(); ++f) take(f, axes[f]);
-    }
-    const bool contracts = op_class(op.code()) == OpClass::kContraction;
-    for (const std::vector<Axes>& axes : of_operands)
-      for (size_t f = 0; f < chosen.size(); ++f)
-        if (contracts || !rule.in_results(static_cast<int>(f))) take(f, axes[f]);
-    // A factor behind one that is not shared out whole cannot be shared out.
-    bool again = true;
-    while (again) {
-      again = false;
-      const auto check = [&](const Rule::Tensor& tensor) {
-        for (const Rule::Dimension& dim : tensor) {
-          bool whole = true;
-          for (size_t k = 0; k < dim.size(); ++k) {
-            const auto f = static_cast<size_t>(dim[k]);
-            const int64_t ways = grid_.ways(chosen[f]);
-            const bool minor = k + 1 == dim.size();
-            if (ways > 1 && (!whole || (!minor && rule.factors[f].size % ways != 0))) {
-              chosen[f].clear();
-              again = true;
-            }
-            whole = whole && grid_.ways(chosen[f]) == rule.factors[f].size;
-          }
-        }
-      };
-      for (const Rule::Tensor& t : rule.operands) check(t);
-      for (const Rule::Tensor& t : rule.results) check(t);
-    }
-    return chosen;
-  }
-
-  Layout held_layout(ValueId old) const {
+  /// Nothing for a constant, which takes any layout.
+  std::optional<Layout> held_layout(ValueId old) const {
+    if (graph_.node(instance_->node(old)).constant()) return std::nullopt;
     const auto held = held_.find(old.index);
     return held != held_.end() ? held->second.layout : wanted(old);
   }
@@ -404,11 +157,14 @@ class Partitioner {
   /// Emits the operation on its parts and brings its results to the layouts asked for.
   std::vector<Held> emit_op(const OpView& op, const std::vector<Layout>& results) {
     const Rule& rule = graph_.rule(op.id());
-    const std::vector<Axes> chosen = shared_out(op, rule, results);
+    std::vector<std::optional<Layout>> now;
+    for (uint32_t i = 0; i < op.operand_count(); ++i) now.push_back(held_layout(op.operand(i)));
+    const std::vector<Axes> chosen = share_out(grid_, op, rule, now, results);
     std::vector<ValueId> operands;
+    operands.reserve(op.operand_count());
     for (uint32_t i = 0; i < op.operand_count(); ++i) {
       const Layout layout = layout_by(rule.operands[i], chosen);
-      note_gather(op, rule, i, layout);
+      if (now[i]) note_gather(op, rule, i, *now[i], layout);
       operands.push_back(get(op.operand(i), layout));
     }
     offset_ = op.raw().offset;
@@ -427,28 +183,22 @@ class Partitioner {
       held.value = builder_.result(id, i);
       Axes partial;
       for (size_t f = 0; f < rule.factors.size(); ++f) {
-        if (!rule.factors[f].reduced || in_tensor(rule.results[i], static_cast<int>(f))) continue;
+        if (!rule.factors[f].reduced || Rule::has(rule.results[i], static_cast<int>(f))) continue;
         partial.insert(partial.end(), chosen[f].begin(), chosen[f].end());
       }
       std::ranges::sort(partial);
       if (!partial.empty())
-        held = complete(std::move(held), op.result_type(i), std::move(partial), results[i]);
+        held = exchange_.complete(std::move(held), op.result_type(i), std::move(partial),
+                                  results[i], offset_);
       if (held.layout != results[i])
-        held = {reshard(held, op.result_type(i), results[i]), results[i]};
+        held = {exchange_.reshard(held, op.result_type(i), results[i], offset_), results[i]};
     }
     return made;
   }
 
-  static bool in_tensor(const Rule::Tensor& tensor, int factor) {
-    return std::ranges::any_of(
-        tensor, [&](const Rule::Dimension& d) { return std::ranges::find(d, factor) != d.end(); });
-  }
-
   /// XLA exchanges edges or masks where this gathers.
-  void note_gather(const OpView& op, const Rule& rule, uint32_t i, const Layout& layout) {
-    const ValueId old = op.operand(i);
-    if (graph_.node(instance_->node(old)).constant()) return;
-    const Layout now = held_layout(old);
+  void note_gather(const OpView& op, const Rule& rule, uint32_t i, const Layout& now,
+                   const Layout& layout) {
     for (size_t d = 0; d < now.size(); ++d) {
       if (now[d].empty() || !layout[d].empty() || !rule.operands[i][d].empty()) continue;
       const std::string_view target = op.string(Attr::kTarget);
@@ -721,6 +471,7 @@ class Partitioner {
 
   std::vector<Layout> whole(const std::vector<ValueId>& values) const {
     std::vector<Layout> layouts;
+    layouts.reserve(values.size());
     for (const ValueId v : values) layouts.emplace_back(w_.type(v).dims.size());
     return layouts;
   }
@@ -751,6 +502,7 @@ class Partitioner {
   DeviceGrid grid_;
   ShardingGraph graph_;
   WorkloadBuilder builder_;
+  Exchange exchange_;
   std::vector<uint32_t> same_as_;      ///< By instance: the first that is the same.
   std::vector<FunctionId> functions_;  ///< By instance.
   const ShardingGraph::Instance* instance_ = nullptr;

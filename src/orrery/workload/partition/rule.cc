@@ -489,11 +489,13 @@ class RuleBuilder {
 
 }  // namespace
 
+bool Rule::has(const Tensor& tensor, int factor) {
+  return std::ranges::any_of(
+      tensor, [&](const Dimension& d) { return std::ranges::find(d, factor) != d.end(); });
+}
+
 bool Rule::in_results(int factor) const {
-  for (const Tensor& t : results)
-    for (const Dimension& d : t)
-      if (std::ranges::find(d, factor) != d.end()) return true;
-  return false;
+  return std::ranges::any_of(results, [&](const Tensor& t) { return has(t, factor); });
 }
 
 Rule rule_of(const OpView& op) { return RuleBuilder(op).build(); }

@@ -25,6 +25,7 @@ struct Rule {
   std::vector<Tensor> results;
   bool known = true;  ///< Not: nothing is known of the operation, so that all is needed whole.
 
+  static bool has(const Tensor& tensor, int factor);
   bool in_results(int factor) const;
 };
 
