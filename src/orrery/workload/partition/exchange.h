@@ -16,6 +16,7 @@ Layout layout_of(const TensorSharding& sharding);
 struct Held {
   ValueId value;
   Layout layout;
+  Axes partial = {};  ///< Whose devices hold summands that are not added up yet.
 };
 
 /// Emits what devices do to have the parts they need.

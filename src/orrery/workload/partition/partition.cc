@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "orrery/base/error.h"
@@ -31,7 +32,10 @@ class Partitioner {
         grid_(workload),
         graph_(workload, grid_),
         builder_(workload.format(), workload.name()),
-        exchange_(workload, grid_, builder_) {}
+        exchange_(workload, grid_, builder_),
+        summed_next_(workload.values().size()) {
+    find_sums();
+  }
 
   Workload run() {
     graph_.propagate();
@@ -117,6 +121,24 @@ class Partitioner {
     builder_.end_function();
   }
 
+  /// Values whose only use is an addition beside them: where both of its operands are summands over
+  /// the same devices, XLA adds before it sums over the devices (AllReduceReassociate).
+  void find_sums() {
+    std::vector<uint8_t> uses(w_.values().size());
+    for (const Op& op : w_.ops())
+      for (const ValueId v : w_.operands(op)) uses[v.index] = std::min(2, uses[v.index] + 1);
+    for (const Region& region : w_.regions()) {
+      std::set<uint32_t> here;
+      for_each_op(w_, region, [&](OpId id) {
+        const OpView op = w_.view(id);
+        if (op.result_count() == 1) here.insert(op.result(0).index);
+        if (op.code() != Opcode::k_add) return;
+        for (const ValueId v : w_.operands(op.raw()))
+          summed_next_[v.index] = uses[v.index] == 1 && here.contains(v.index);
+      });
+    }
+  }
+
   // --- values -----------------------------------------------------------------
 
   Layout wanted(ValueId old) const { return layout_of(graph_.node(instance_->node(old)).sharding); }
@@ -130,6 +152,8 @@ class Partitioner {
   /// The value as `layout` shares it out, brought there if it is not.
   ValueId get(ValueId old, const Layout& layout) {
     const auto held = held_.find(old.index);
+    if (held != held_.end() && !held->second.partial.empty())
+      held->second = settle(std::move(held->second), w_.type(old), wanted(old));
     if (held != held_.end() && held->second.layout == layout) return held->second.value;
     const std::pair key(old.index, layout);
     for (const Reached& scope : reached_)
@@ -145,13 +169,22 @@ class Partitioner {
     return value;
   }
 
+  /// Adds up what is partial, and brings it where it is wanted.
+  Held settle(Held held, const Type& type, const Layout& layout) {
+    if (!held.partial.empty()) {
+      Axes partial = std::exchange(held.partial, {});
+      held = exchange_.complete(std::move(held), type, std::move(partial), layout, offset_);
+    }
+    return {exchange_.reshard(held, type, layout, offset_), layout};
+  }
+
   // --- operations -------------------------------------------------------------
 
   /// Nothing for a constant, which takes any layout.
   std::optional<Layout> held_layout(ValueId old) const {
     if (graph_.node(instance_->node(old)).constant()) return std::nullopt;
     const auto held = held_.find(old.index);
-    return held != held_.end() ? held->second.layout : wanted(old);
+    return held != held_.end() && held->second.partial.empty() ? held->second.layout : wanted(old);
   }
 
   /// Emits the operation on its parts and brings its results to the layouts asked for.
@@ -181,17 +214,13 @@ class Partitioner {
     for (uint32_t i = 0; i < op.result_count(); ++i) {
       Held& held = made[i];
       held.value = builder_.result(id, i);
-      Axes partial;
       for (size_t f = 0; f < rule.factors.size(); ++f) {
         if (!rule.factors[f].reduced || Rule::has(rule.results[i], static_cast<int>(f))) continue;
-        partial.insert(partial.end(), chosen[f].begin(), chosen[f].end());
+        held.partial.insert(held.partial.end(), chosen[f].begin(), chosen[f].end());
       }
-      std::ranges::sort(partial);
-      if (!partial.empty())
-        held = exchange_.complete(std::move(held), op.result_type(i), std::move(partial),
-                                  results[i], offset_);
-      if (held.layout != results[i])
-        held = {exchange_.reshard(held, op.result_type(i), results[i], offset_), results[i]};
+      std::ranges::sort(held.partial);
+      if (op_class(op.code()) != OpClass::kContraction || !summed_next_[op.result(i).index])
+        held = settle(std::move(held), op.result_type(i), results[i]);
     }
     return made;
   }
@@ -351,15 +380,42 @@ class Partitioner {
       hold(op.result(0), {part, layout});
       return;
     }
+    if (op.code() == Opcode::k_sharding_constraint && op.result_count() == 0) {
+      builder_.add_note("tensors of a sharding group may be shared out differently");
+      return;
+    }
     if (op.code() == Opcode::k_sharding_constraint && op.result_count() == 1) {
       const Layout layout = wanted(op.result(0));
       hold(op.result(0), {get(op.operand(0), layout), layout});
       return;
     }
+    if (emit_partial_sum(op)) return;
     std::vector<Layout> results;
     for (uint32_t i = 0; i < op.result_count(); ++i) results.push_back(wanted(op.result(i)));
     auto made = emit_op(op, results);
     for (uint32_t i = 0; i < op.result_count(); ++i) hold(op.result(i), std::move(made[i]));
+  }
+
+  /// An addition of summands over the same devices.
+  bool emit_partial_sum(const OpView& op) {
+    if (op.code() != Opcode::k_add || op.operand_count() != 2) return false;
+    const auto a = held_.find(op.operand(0).index);
+    const auto b = held_.find(op.operand(1).index);
+    if (a == held_.end() || b == held_.end() || a->second.partial.empty() ||
+        a->second.partial != b->second.partial || a->second.layout != b->second.layout)
+      return false;
+    offset_ = op.raw().offset;
+    Held sum = a->second;
+    const OpId id =
+        builder_.begin_op(op.code(), {{a->second.value, b->second.value}}, 1, op.raw().offset);
+    copy_attributes(op);
+    builder_.set_result_type(0, local_type(op.result_type(0), sum.layout));
+    builder_.end_op();
+    sum.value = builder_.result(id);
+    if (!summed_next_[op.result(0).index])
+      sum = settle(std::move(sum), op.result_type(0), wanted(op.result(0)));
+    hold(op.result(0), std::move(sum));
+    return true;
   }
 
   void emit_control(const OpView& op) {
@@ -506,6 +562,7 @@ class Partitioner {
   std::vector<uint32_t> same_as_;      ///< By instance: the first that is the same.
   std::vector<FunctionId> functions_;  ///< By instance.
   const ShardingGraph::Instance* instance_ = nullptr;
+  std::vector<bool> summed_next_;  ///< By value.
   std::map<uint32_t, Held> held_;  ///< By value of the function.
   std::vector<Reached> reached_;   ///< Other layouts made of values, by the regions around.
   size_t offset_ = 0;

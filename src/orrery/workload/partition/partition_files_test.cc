@@ -96,9 +96,9 @@ TEST(ShardedModule, DataParallelTrainingSumsEveryGradientOnce) {
   ORRERY_SHARED_DATA_OR_SKIP(module, "stablehlo/sharded/gpt2_dp8_train.mlir");
   const Workload whole = load_workload(module, {});
   const Exchanged ours = exchanged(partition_module(whole));
-  // GPT-2: 124,439,808 parameters less the 786,432 of positions and the biases of linear layers,
-  // which this model does not have; its word table is both embedding and head, each with a gradient
-  // of its own: 12 · (12 · 768² + 4 · 768) + 2 · 768 + 2 · 50257 · 768, and the loss.
+  // Every parameter: 12 layers of 12 · 768² weights and 4 · 768 of normalisation, the last
+  // normalisation, and the tables of words at either end, which this model keeps apart; and the
+  // loss.
   EXPECT_EQ(ours.elements,
             (std::map<std::string, int64_t>{
                 {"all_reduce", 12 * (12 * 768 * 768 + 4 * 768) + 2 * 768 + 2 * 50257 * 768 + 1}}));

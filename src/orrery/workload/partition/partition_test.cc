@@ -110,6 +110,20 @@ TEST(Partition, AResultSharedOutOverTheSameDevicesIsReduceScattered) {
   EXPECT_THAT(collectives(w), ElementsAre("reduce_scatter [8,16] to [2,16] over 0 1 2 3"));
 }
 
+TEST(Partition, SummandsOverTheSameDevicesAreAddedBeforeTheyAreSummed) {
+  // Two branches of a parallel block: one all-reduce, not two.
+  const Workload w = part_on_2x4(R"(
+func.func @main(%h: tensor<8x64xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {"model"}]>}, %x: tensor<8x16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {}]>}, %a: tensor<64x16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"model"}, {}]>}, %b: tensor<64x16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"model"}, {}]>}) -> tensor<8x16xf32> {
+  %0 = stablehlo.dot_general %h, %a, contracting_dims = [1] x [0] : (tensor<8x64xf32>, tensor<64x16xf32>) -> tensor<8x16xf32>
+  %1 = stablehlo.dot_general %h, %b, contracting_dims = [1] x [0] : (tensor<8x64xf32>, tensor<64x16xf32>) -> tensor<8x16xf32>
+  %2 = stablehlo.add %0, %1 : tensor<8x16xf32>
+  %3 = stablehlo.add %x, %2 : tensor<8x16xf32>
+  return %3 : tensor<8x16xf32>
+})");
+  EXPECT_THAT(collectives(w), ElementsAre("all_reduce [8,16] over 0 1 2 3"));
+  EXPECT_EQ(count(w, Opcode::k_add), 2);
+}
+
 TEST(Partition, WeightsSharedOutOverTheBatchsDevicesAreGathered) {
   // Fully sharded data parallel: both hold "data", so that the weight must come together.
   const Workload w = part_on_2x4(
