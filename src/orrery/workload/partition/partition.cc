@@ -76,7 +76,8 @@ class Partitioner {
         }
         key += graph_.node(id).constant() ? 'c' : '/';
       };
-      for (const auto id : instance.nodes) add(id);
+      for (const auto id : instance.nodes)
+        if (id != ShardingGraph::kUnset) add(id);
       for (const auto id : instance.results) add(id);
       for (const auto& [op, callee] : instance.callees) key += fmt::format("@{}", same_as_[callee]);
       const uint32_t first = known.emplace(std::move(key), i).first->second;

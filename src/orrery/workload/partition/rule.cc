@@ -20,6 +20,11 @@ class RuleBuilder {
   }
 
   Rule build() {
+    const bool makes = op_.code() == Opcode::k_iota || op_.code() == Opcode::k_constant;
+    if (op_.result_count() == 0 || (op_.operand_count() == 0 && !makes)) {
+      rule_.known = op_.operand_count() == 0;
+      return std::move(rule_);
+    }
     switch (op_.code()) {
       case Opcode::k_sharding_constraint:
       case Opcode::k_identity:
@@ -411,6 +416,13 @@ class RuleBuilder {
     const int64_t of_features = op_.integer(Attr::kFeatureGroups, 1);
     const int64_t of_batch = op_.integer(Attr::kBatchGroups, 1);
     const int64_t groups = std::max(of_features, of_batch);
+    const size_t rank = result(0).dims.size();
+    if (batch >= operand(0).dims.size() || feature >= operand(0).dims.size() ||
+        in >= operand(1).dims.size() || out >= operand(1).dims.size() || to_batch >= rank ||
+        to_feature >= rank) {
+      rule_.known = false;
+      return;
+    }
     if (groups > 1 && (operand(1).dims[out] % groups != 0 ||
                        operand(0).dims[of_features > 1 ? feature : batch] % groups != 0)) {
       rule_.known = false;

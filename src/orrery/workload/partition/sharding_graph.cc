@@ -45,6 +45,17 @@ ShardingGraph::ShardingGraph(const Workload& workload, const DeviceGrid& grid)
   }
 }
 
+ShardingGraph::NodeId ShardingGraph::Instance::node(ValueId value) const {
+  const size_t at = value.index - first_value;
+  if (at >= nodes.size() || nodes[at] == kUnset)
+    throw Error(
+        ErrorKind::kInput,
+        fmt::format("the module is not partitioned: a value is used outside the computation "
+                    "it belongs to{}",
+                    kExportInstead));
+  return nodes[at];
+}
+
 ShardingGraph::NodeId ShardingGraph::add_node(TypeId type) {
   Node node;
   node.type = type;
@@ -52,6 +63,15 @@ ShardingGraph::NodeId ShardingGraph::add_node(TypeId type) {
   for (DimensionSharding& d : node.sharding.dims) d.open = true;
   nodes_.push_back(std::move(node));
   return static_cast<NodeId>(nodes_.size() - 1);
+}
+
+void ShardingGraph::set(Instance& instance, ValueId value, NodeId id) {
+  if (w_.type(value).rank() != w_.type(node(id).type).rank())
+    throw_input(w_.name(),
+                fmt::format("the module is not partitioned: a call or a loop changes the "
+                            "shape of a value{}",
+                            kExportInstead));
+  instance.nodes[value.index - instance.first_value] = id;
 }
 
 void ShardingGraph::seed(NodeId id, const TensorSharding& sharding) {
@@ -106,7 +126,7 @@ uint32_t ShardingGraph::instantiate(FunctionId function, std::span<const NodeId>
       cover(w_.region(r).first_argument, w_.region(r).argument_count);
   }
   if (instance.first_value > end) instance.first_value = end;
-  instance.nodes.resize(end - instance.first_value);
+  instance.nodes.resize(end - instance.first_value, kUnset);
   for (uint32_t i = 0; i < body.argument_count; ++i)
     set(instance, ValueId{body.first_argument + i}, arguments[i]);
   add_region(instance, f.body);
@@ -162,6 +182,12 @@ void ShardingGraph::add_op(Instance& instance, OpId id) {
     steps_.push_back({op.code(), &at->second, std::move(operands), std::move(results)});
 }
 
+void ShardingGraph::refuse_control(const OpView& op) const {
+  throw_input(w_.name(), fmt::format("the module is not partitioned: how '{}' is shared out is not "
+                                     "known{}",
+                                     name(op.code()), kExportInstead));
+}
+
 void ShardingGraph::add_control(Instance& instance, const OpView& op) {
   const auto operand_node = [&](uint32_t i) { return instance.node(op.operand(i)); };
   const auto regions = op.raw_regions();
@@ -179,18 +205,21 @@ void ShardingGraph::add_control(Instance& instance, const OpView& op) {
         arguments.push_back(id);
       }
       const uint32_t called = instantiate(callee, arguments);
+      if (instances_[called].results.size() != op.result_count()) break;
       instance.callees[op.id().index] = called;
       for (uint32_t i = 0; i < op.result_count(); ++i)
         set(instance, op.result(i), instances_[called].results[i]);
       return;
     }
     case Opcode::k_while: {
-      if (regions.size() != 2) break;
+      if (regions.size() != 2 || op.result_count() != op.operand_count() ||
+          returned(regions[1]).size() != op.operand_count())
+        break;
       std::vector<NodeId> carried;
       for (uint32_t i = 0; i < op.operand_count(); ++i) {
         carried.push_back(add_node(w_.value(op.operand(i)).type));
         tie(operand_node(i), carried[i]);
-        if (i < op.result_count()) set(instance, op.result(i), carried[i]);
+        set(instance, op.result(i), carried[i]);
       }
       for (const RegionId r : regions) {
         for (uint32_t i = 0; i < w_.region(r).argument_count; ++i)
@@ -198,8 +227,7 @@ void ShardingGraph::add_control(Instance& instance, const OpView& op) {
         add_region(instance, r);
       }
       const auto last = returned(regions[1]);
-      for (size_t i = 0; i < last.size() && i < carried.size(); ++i)
-        tie(instance.node(last[i]), carried[i]);
+      for (size_t i = 0; i < carried.size(); ++i) tie(instance.node(last[i]), carried[i]);
       return;
     }
     case Opcode::k_if:
@@ -210,7 +238,8 @@ void ShardingGraph::add_control(Instance& instance, const OpView& op) {
       for (const RegionId r : regions) {
         add_region(instance, r);
         const auto last = returned(r);
-        for (uint32_t i = 0; i < last.size() && i < op.result_count(); ++i)
+        if (last.size() != op.result_count() || w_.region(r).argument_count > 0) refuse_control(op);
+        for (uint32_t i = 0; i < op.result_count(); ++i)
           tie(instance.node(last[i]), instance.node(op.result(i)));
       }
       return;
@@ -221,9 +250,7 @@ void ShardingGraph::add_control(Instance& instance, const OpView& op) {
     default:
       break;
   }
-  throw_input(w_.name(), fmt::format("the module is not partitioned: how '{}' is shared out is not "
-                                     "known{}",
-                                     name(op.code()), kExportInstead));
+  refuse_control(op);
 }
 
 void ShardingGraph::add_manual(Instance& instance, const OpView& op) {
@@ -232,7 +259,8 @@ void ShardingGraph::add_manual(Instance& instance, const OpView& op) {
   const auto out = op.integers(Attr::kOutShardings);
   const Axes manual = grid_.named(op.string(Attr::kManualAxes));
   if (regions.size() != 1 || in.size() != op.operand_count() || out.size() != op.result_count() ||
-      w_.region(regions[0]).argument_count != op.operand_count())
+      w_.region(regions[0]).argument_count != op.operand_count() ||
+      returned(regions[0]).size() != op.result_count())
     throw_input(w_.name(), fmt::format("the module is not partitioned: a manual computation whose "
                                        "shardings are not those of its values{}",
                                        kExportInstead));
@@ -264,7 +292,6 @@ void ShardingGraph::add_manual(Instance& instance, const OpView& op) {
     const NodeId result = add_node(w_.value(op.result(i)).type);
     seed(result, sharding);
     set(instance, op.result(i), result);
-    if (i >= last.size()) continue;
     const NodeId boundary = add_node(w_.value(last[i]).type);
     seed(boundary, inside(sharding));
     tie(instance.node(last[i]), boundary);

@@ -20,6 +20,7 @@ namespace orrery::partition {
 class ShardingGraph {
  public:
   using NodeId = uint32_t;
+  static constexpr NodeId kUnset = UINT32_MAX;  ///< Of values inside scalar bodies.
 
   struct Node {
     TypeId type;
@@ -34,7 +35,8 @@ class ShardingGraph {
     std::vector<NodeId> nodes;             ///< By value of the function.
     std::map<uint32_t, uint32_t> callees;  ///< Instance by the index of the calling operation.
     std::vector<NodeId> results;
-    NodeId node(ValueId value) const { return nodes[value.index - first_value]; }
+    /// Throws `kInput` for a value that no part of the function gives.
+    NodeId node(ValueId value) const;
   };
 
   ShardingGraph(const Workload& workload, const DeviceGrid& grid);
@@ -68,11 +70,10 @@ class ShardingGraph {
   void add_region(Instance& instance, RegionId region);
   void add_op(Instance& instance, OpId id);
   void add_control(Instance& instance, const OpView& op);
+  [[noreturn]] void refuse_control(const OpView& op) const;
   void add_manual(Instance& instance, const OpView& op);
   NodeId add_node(TypeId type);
-  void set(Instance& instance, ValueId value, NodeId node) {
-    instance.nodes[value.index - instance.first_value] = node;
-  }
+  void set(Instance& instance, ValueId value, NodeId node);
   void seed(NodeId node, const TensorSharding& sharding);
   void tie(NodeId from, NodeId to);
   std::vector<ValueId> returned(RegionId region) const;
