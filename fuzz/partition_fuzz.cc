@@ -1,4 +1,4 @@
-// Any module that shardings share out: partitioned, or refused with an Error of the user's.
+// Any module that shardings share out is partitioned, or refused with an Error of the user's.
 
 #include <cstdint>
 #include <cstdlib>

@@ -148,6 +148,9 @@ class Partitioner {
   TypeId local_type(const Type& type, const Layout& layout) {
     return exchange_.local_type(type, layout);
   }
+  bool is_of(ValueId part, TypeId type) const {
+    return builder_.type_of(part).dims == builder_.type(type).dims;
+  }
   [[noreturn]] void refuse(std::string_view what) const { exchange_.refuse(what); }
 
   /// The value as `layout` shares it out, brought there if it is not.
@@ -303,7 +306,7 @@ class Partitioner {
     for (const Attr key : {Attr::kFeatureGroups, Attr::kBatchGroups}) {
       const int64_t groups = op.integer(key, 1);
       // The rule's first factor is the groups, where there are any.
-      if (groups > 1) builder_.set_int(key, groups / grid_.ways(chosen[0]));
+      if (groups != 1) builder_.set_int(key, rule.known ? groups / grid_.ways(chosen[0]) : groups);
     }
   }
 
@@ -376,7 +379,7 @@ class Partitioner {
       // The same bytes by another name: what a device has of the one is all of the other.
       const ValueId part = get(op.operand(0), wanted(op.operand(0)));
       const Layout layout = wanted(op.result(0));
-      if (builder_.type_of(part).dims != builder_.type(local_type(op.result_type(0), layout)).dims)
+      if (!is_of(part, local_type(op.result_type(0), layout)))
         refuse("a device's part is not of the size that its sharding gives");
       hold(op.result(0), {part, layout});
       return;
@@ -466,7 +469,7 @@ class Partitioner {
       return layout_of(grid_.sharding(ShardingId{static_cast<uint32_t>(sharding)}, type.rank()));
     };
     const auto fits = [&](ValueId part, const Type& type, const Layout& inside) {
-      if (builder_.type_of(part).dims != builder_.type(local_type(type, inside)).dims)
+      if (!is_of(part, local_type(type, inside)))
         refuse("a manual computation is not of the sizes that its shardings give");
     };
     for (uint32_t i = 0; i < op.operand_count(); ++i) {

@@ -417,14 +417,11 @@ class RuleBuilder {
     const int64_t of_batch = op_.integer(Attr::kBatchGroups, 1);
     const int64_t groups = std::max(of_features, of_batch);
     const size_t rank = result(0).dims.size();
-    if (batch >= operand(0).dims.size() || feature >= operand(0).dims.size() ||
-        in >= operand(1).dims.size() || out >= operand(1).dims.size() || to_batch >= rank ||
-        to_feature >= rank) {
-      rule_.known = false;
-      return;
-    }
-    if (groups > 1 && (operand(1).dims[out] % groups != 0 ||
-                       operand(0).dims[of_features > 1 ? feature : batch] % groups != 0)) {
+    const bool in_range = batch < operand(0).dims.size() && feature < operand(0).dims.size() &&
+                          in < operand(1).dims.size() && out < operand(1).dims.size() &&
+                          to_batch < rank && to_feature < rank;
+    if (!in_range || std::min(of_features, of_batch) != 1 || operand(1).dims[out] % groups != 0 ||
+        operand(0).dims[of_features > 1 ? feature : batch] % groups != 0) {
       rule_.known = false;
       return;
     }
