@@ -76,6 +76,7 @@ std::vector<InspectAnswer::CollectiveUse> collectives_of(const Workload& w,
         runs[i];
   }
   std::vector<InspectAnswer::CollectiveUse> found;
+  found.reserve(counts.size());
   for (const auto& [key, n] : counts)
     found.push_back({std::get<0>(key), n, std::get<1>(key), std::get<2>(key)});
   return found;
