@@ -6,6 +6,7 @@
 #include "orrery/api/inspect_trace.h"
 #include "orrery/api/session.h"
 #include "orrery/workload/cost.h"
+#include "orrery/workload/partition/partition.h"
 
 namespace orrery {
 namespace {
@@ -57,6 +58,49 @@ std::vector<double> executions(const Workload& w) {
     if (w.function(f).body.valid() && of_function[f.index] > 0)
       walk(walk, w.region(w.function(f).body), of_function[f.index]);
   return runs;
+}
+
+/// What the devices exchange in one run.
+std::vector<InspectAnswer::CollectiveUse> collectives_of(const Workload& w,
+                                                         const std::vector<double>& runs) {
+  std::map<std::tuple<std::string, double, int64_t>, double> counts;
+  for (uint32_t i = 0; i < w.ops().size(); ++i) {
+    const OpView op = w.view(OpId{i});
+    if (op_class(op.code()) != OpClass::kCollective || op.integer(Attr::kAsync, 0) == 2 ||
+        runs[i] <= 0)
+      continue;
+    double bytes = 0;
+    for (uint32_t o = 0; o < op.operand_count(); ++o)
+      bytes += static_cast<double>(op.operand_type(o).bytes);
+    counts[{std::string(name(op.code())), bytes, op.integer(Attr::kReplicaGroupSize, 0)}] +=
+        runs[i];
+  }
+  std::vector<InspectAnswer::CollectiveUse> found;
+  found.reserve(counts.size());
+  for (const auto& [key, n] : counts)
+    found.push_back({std::get<0>(key), n, std::get<1>(key), std::get<2>(key)});
+  return found;
+}
+
+/// The collectives of a module that shardings alone share out are those its partitioning puts in.
+void add_collectives(const Workload& w, const std::vector<double>& runs, InspectAnswer& a) {
+  if (!needs_partitioning(w)) {
+    a.collectives = collectives_of(w, runs);
+    return;
+  }
+  try {
+    const Workload part = partition_module(w);
+    a.collectives = collectives_of(part, executions(part));
+    a.notes.emplace_back(
+        "arguments, outputs and work outside manual computations are those of all devices "
+        "together; "
+        "the collectives are those of one device's part, as the shardings partition it");
+    for (const std::string& note : part.notes())
+      if (std::ranges::find(a.notes, note) == a.notes.end()) a.notes.push_back(note);
+  } catch (const Error& e) {
+    a.collectives = collectives_of(w, runs);
+    a.notes.push_back(e.message());
+  }
 }
 
 }  // namespace
@@ -120,7 +164,6 @@ InspectAnswer Session::inspect(const std::string& path, const ReadOptions& optio
 
   const std::vector<double> runs = executions(w);
   std::map<std::string, InspectAnswer::OpCount> by_name;
-  std::map<std::tuple<std::string, double, int64_t>, double> collectives;
   for (uint32_t i = 0; i < w.ops().size(); ++i) {
     const OpView op = w.view(OpId{i});
     if (op.code() == Opcode::k_unknown) ++a.unknown_operations;
@@ -132,20 +175,12 @@ InspectAnswer Session::inspect(const std::string& path, const ReadOptions& optio
     const Cost c = cost(w, OpId{i});
     count.flops += runs[i] * c.flops();
     count.bytes += runs[i] * c.bytes();
-    if (op_class(op.code()) == OpClass::kCollective && op.integer(Attr::kAsync, 0) != 2 &&
-        runs[i] > 0) {
-      double bytes = 0;
-      for (uint32_t o = 0; o < op.operand_count(); ++o)
-        bytes += static_cast<double>(op.operand_type(o).bytes);
-      collectives[{name, bytes, op.integer(Attr::kReplicaGroupSize, 0)}] += runs[i];
-    }
   }
   for (auto& [name, count] : by_name) a.by_operation.push_back(std::move(count));
   std::stable_sort(a.by_operation.begin(), a.by_operation.end(), [](const auto& x, const auto& y) {
     return x.flops != y.flops ? x.flops > y.flops : x.bytes > y.bytes;
   });
-  for (const auto& [key, n] : collectives)
-    a.collectives.push_back({std::get<0>(key), n, std::get<1>(key), std::get<2>(key)});
+  add_collectives(w, runs, a);
   return a;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "orrery/api/asynchronous_collectives.h"
 #include "orrery/cluster/collective.h"
 #include "orrery/model/stack.h"
 #include "orrery/workload/workload.h"
@@ -21,9 +22,10 @@ struct ModuleCall {
 std::optional<ModuleCall> collective_call(const Workload& workload, OpId op);
 
 /// The collectives of a program as a cluster's library runs them, in place of what their local
-/// memory traffic would take. Nothing hides them: each waits for what is before it and is waited
-/// for. Where `combines`, those of one kind, type and group go together in pieces of at most
-/// 30 MiB, as XLA's combiners put them, and share their piece's time by their bytes.
+/// memory traffic would take. Each waits for what is before it and is waited for, unless the
+/// program starts and awaits it by two operations (asynchronous_collectives.h). Where `combines`,
+/// those of one kind, type and group that do not wait for one another go together in pieces of at
+/// most 30 MiB, as XLA's combiners put them, and share their piece's time by their bytes.
 class ModuleCollectives {
  public:
   ModuleCollectives(const Workload& workload, const Program& program,
@@ -36,6 +38,7 @@ class ModuleCollectives {
 
  private:
   std::vector<std::optional<Estimate>> times_;  ///< By launch.
+  std::optional<AsynchronousCollectives> asynchronous_;
   std::vector<std::string> gaps_;
 };
 

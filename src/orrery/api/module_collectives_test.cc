@@ -102,6 +102,43 @@ TEST(ModuleCollectives, TakeTheLibrarysTimeInTheProgram) {
   EXPECT_DOUBLE_EQ(total, 1e-3 * 4096 / (1024 * 1024));
 }
 
+/// A millisecond for every call, however large.
+class ByCalls final : public CollectivePredictor {
+ public:
+  CollectiveEstimate predict(const CollectiveCall& /*call*/) const override {
+    CollectiveEstimate e;
+    e.estimate.seconds = Seconds(1e-3);
+    return e;
+  }
+  CollectiveTrust trust(const CollectiveCall& /*call*/) const override { return {}; }
+  std::vector<std::string> gaps() const override { return {}; }
+  std::vector<std::pair<std::string, std::string>> provenance() const override { return {}; }
+};
+
+double time_of_two(const std::string& second_of) {
+  const std::string groups =
+      " {replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>} : "
+      "(tensor<1024xf32>) -> tensor<1024xf32>\n";
+  const Workload w = read(std::string("(tensor<1024xf32>, tensor<1024xf32>) {\n %y = "
+                                      "\"stablehlo.all_reduce\"(%x) ") +
+                          kSum + groups + " %t = stablehlo.tanh " + second_of +
+                          " : tensor<1024xf32>\n %z = \"stablehlo.all_reduce\"(%t) " + kSum +
+                          groups + " return %y, %z : tensor<1024xf32>, tensor<1024xf32>");
+  const Program program = lower(w, Session().catalogue().device("h200"), {});
+  std::vector<Estimate> estimates(program.launches.size());
+  const ModuleCollectives network(w, program, ByCalls(), true);
+  network.put(estimates);
+  double total = 0;
+  for (size_t i = 0; i < estimates.size(); ++i)
+    if (network.holds(i)) total += estimates[i].seconds.value;
+  return total;
+}
+
+TEST(ModuleCollectives, OnlyThoseThatDoNotWaitForOneAnotherGoTogether) {
+  EXPECT_DOUBLE_EQ(time_of_two("%x"), 1e-3);
+  EXPECT_DOUBLE_EQ(time_of_two("%y"), 2e-3);
+}
+
 TEST(ModuleCollectives, AClusterTimesThemOnItsNetwork) {
   PredictRequest request;
   request.workload = std::string(ORRERY_SOURCE_DIR) + "/examples/moe_8dev.mlir";

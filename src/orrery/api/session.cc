@@ -17,6 +17,7 @@
 #include "orrery/model/composition.h"
 #include "orrery/model/library_launches.h"
 #include "orrery/model/stack.h"
+#include "orrery/workload/partition/partition.h"
 
 namespace orrery {
 namespace {
@@ -96,6 +97,11 @@ std::vector<std::pair<std::string, std::string>> settings_of(const ReadOptions& 
   return settings;
 }
 
+/// A module whose shapes are those of all devices together is shared out as its shardings say.
+Workload one_device_of(Workload workload) {
+  return needs_partitioning(workload) ? partition_module(workload) : std::move(workload);
+}
+
 }  // namespace
 
 Session::Session() : Session(hardware_folder().string(), fitted_data_folder().string()) {}
@@ -115,7 +121,7 @@ PredictAnswer Session::predict(const PredictRequest& request, StepDetail* detail
   if (catalogue_.is_cluster(request.device))
     cluster = catalogue_.cluster(request.device, of_device);
   const Device device = cluster ? cluster->device : catalogue_.device(request.device, of_device);
-  const Workload workload = load_workload(request.workload, request.read);
+  const Workload workload = one_device_of(load_workload(request.workload, request.read));
   const auto stack = stack_entry.create();
   const StackConstants constants = load_stack_constants(data_folder_, stack->name(), of_stack);
   const LaunchCosts costs = stack->costs(workload, constants);
