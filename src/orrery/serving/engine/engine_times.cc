@@ -99,7 +99,10 @@ EngineTimes::Cost EngineTimes::cost(const EnginePass& pass) const {
     Seconds idle;
     for (const EngineTraffic& traffic : pass.traffic)
       idle += collectives_->predict(traffic.call).estimate.seconds * traffic.count;
-    sum.energy = kernels_->settle(kernels, counts, idle, point, estimates).energy;
+    // Steps of many kinds follow each other within what a power limit looks at: times stay those
+    // of the full clock.
+    std::vector<Estimate> settled = estimates;
+    sum.energy = kernels_->settle(kernels, counts, idle, point, settled).energy;
   }
   LaunchCosts none;
   const KernelErrors errors = kernel_errors(pass.launches, estimates, none);
