@@ -10,13 +10,17 @@
 
 namespace orrery {
 
-/// A training step that is asked for. Sizes that are 0 take what follows from the others.
-struct TrainRequest {
+/// What is trained and on what, of every question about training.
+struct TrainingQuestion {
   std::string model;    ///< A name of the zoo, or a Hugging Face config.json.
   std::string cluster;  ///< A catalogue name, or a YAML file.
   std::vector<Override> overrides;
   std::string framework = "megatron-core";
   Strategy strategy;
+};
+
+/// A training step that is asked for. Sizes that are 0 take what follows from the others.
+struct TrainRequest : TrainingQuestion {
   int data = 0;  ///< Data-parallel ranks; where given, GPUs must come out as the product.
   /// Of the strategy, what was asked for in so many words and stays whatever the framework does.
   std::vector<std::string> given;

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "orrery/cli/command.h"
+#include "orrery/cli/training_options.h"
 #include "orrery/report/train_text.h"
 
 namespace orrery {
@@ -12,13 +13,7 @@ class TrainCommand final : public Command {
  public:
   void declare(CLI::App& app) override {
     app_ = &app;
-    app.add_option("MODEL", request_.model,
-                   "A language model of the zoo, or the config.json of a Hugging Face model")
-        ->required();
-    app.add_option("--on", request_.cluster, "The cluster (see 'orrery hardware'), or a YAML file")
-        ->type_name("CLUSTER")
-        ->required();
-    declare_set(app, sets_);
+    options_.declare(app, request_);
     Strategy& s = request_.strategy;
     s.gpus = 0;
     const auto count = [&](const std::string& name, int& value, const std::string& help) {
@@ -37,28 +32,12 @@ class TrainCommand final : public Command {
         ->type_name("N")
         ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
         ->capture_default_str();
-    app.add_option("--global-batch", s.global_batch, "Sequences of a step, on all devices")
-        ->type_name("N")
-        ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
-        ->required();
-    app.add_option("--seq", s.length, "Tokens of a sequence")
-        ->type_name("N")
-        ->check(CLI::Range(int64_t{1}, int64_t{1} << 24))
-        ->capture_default_str();
-    app.add_option("--dtype", dtype_,
-                   "Number format of the linear layers: bf16, fp16, fp8, mxfp8, nvfp4")
-        ->type_name("T")
-        ->capture_default_str();
     app.add_option("--recompute", recompute_,
                    "What is computed again instead of kept: none, selective (scores of "
                    "attention), experts (feed-forward parts with experts), full (layers)")
         ->type_name("WHAT")
         ->capture_default_str();
     app.add_option("--schedule", schedule_, "Order of micro-batches: 1f1b, gpipe, zero-bubble")
-        ->type_name("NAME")
-        ->capture_default_str();
-    app.add_option("--framework", request_.framework,
-                   "Whose defaults hold: megatron-core, megatron-2021, fsdp, maxtext")
         ->type_name("NAME")
         ->capture_default_str();
     app.add_option("--zero", s.zero,
@@ -91,8 +70,8 @@ class TrainCommand final : public Command {
   }
 
   int run() override {
+    options_.resolve(request_);
     Strategy& s = request_.strategy;
-    s.precision = training_precision(dtype_);
     s.recompute = recompute_choice(recompute_);
     s.schedule = pipeline_schedule(schedule_);
     s.fused_attention = attention_ != "unfused";
@@ -100,7 +79,6 @@ class TrainCommand final : public Command {
     for (const char* name : {"zero", "attention", "overlap-tensor", "overlap-experts",
                              "overlap-gradients", "gradients"})
       if (app_->count("--" + std::string(name)) > 0) request_.given.emplace_back(name);
-    request_.overrides = read_overrides(sets_);
     const TrainAnswer answer = Session().train(request_);
     fmt::print("{}", json_ ? to_json(answer, request_) + "\n" : train_text(answer, request_));
     return answer.fits ? 0 : static_cast<int>(ErrorKind::kInfeasible);
@@ -109,8 +87,8 @@ class TrainCommand final : public Command {
  private:
   CLI::App* app_ = nullptr;
   TrainRequest request_;
-  std::vector<std::string> sets_;
-  std::string dtype_ = "bf16", recompute_ = "none", schedule_ = "1f1b", attention_, gradients_;
+  TrainingOptions options_;
+  std::string recompute_ = "none", schedule_ = "1f1b", attention_, gradients_;
 };
 
 const Registration<Command> kTrain(
