@@ -2,8 +2,11 @@
 
 #include <CLI/CLI.hpp>
 
+#include "orrery/base/output_file.h"
 #include "orrery/cli/command.h"
 #include "orrery/cli/training_options.h"
+#include "orrery/report/perfetto.h"
+#include "orrery/report/train_page.h"
 #include "orrery/report/train_text.h"
 
 namespace orrery {
@@ -57,6 +60,21 @@ class TrainCommand final : public Command {
     app.add_flag("--overlap-gradients,!--no-overlap-gradients", s.overlap_gradients,
                  "Gradients are summed behind the backward pass");
     app.add_flag("--graphs", s.graphs, "Layers run as CUDA graphs: the host is never late");
+    app.add_option("--straggler", request_.stragglers,
+                   "What if devices ran at a part of their speed, e.g. 12=0.8 or 0-7=0.9")
+        ->type_name("RANKS=SPEED")
+        ->expected(1)
+        ->take_all();
+    app.add_option("--slow-node", request_.slow_nodes,
+                   "What if nodes had a part of their bandwidth into the network, e.g. 3=0.5")
+        ->type_name("NODES=SHARE")
+        ->expected(1)
+        ->take_all();
+    app.add_option("--perfetto", perfetto_,
+                   "Write the step's timeline, a rank of each stage, for ui.perfetto.dev")
+        ->type_name("FILE");
+    app.add_option("--html", html_, "Write a page with the schedule, the breakdown and the memory")
+        ->type_name("FILE");
     declare_json(app);
     app.footer(
         "Ranks are numbered tensor first, then context, data and pipeline, and fill nodes in "
@@ -65,6 +83,8 @@ class TrainCommand final : public Command {
         "Examples:\n"
         "  orrery train llama3-70b --on dgx-h100 --tp 4 --sp --pp 8 --vpp 5 --dp 2 \\\n"
         "      --global-batch 256 --seq 8192 --dtype fp8\n"
+        "  orrery train llama3-8b --on dgx-h100 --tp 2 --pp 4 --dp 2 --global-batch 64 \\\n"
+        "      --straggler 5=0.8 --html step.html --perfetto step.json\n"
         "  orrery train llama3-8b --on dgx-h100 --dp 8 --global-batch 128 --seq 8192 --framework "
         "fsdp");
   }
@@ -80,6 +100,8 @@ class TrainCommand final : public Command {
                              "overlap-gradients", "gradients"})
       if (app_->count("--" + std::string(name)) > 0) request_.given.emplace_back(name);
     const TrainAnswer answer = Session().train(request_);
+    if (!perfetto_.empty()) write_file(perfetto_, perfetto_trace(answer, request_));
+    if (!html_.empty()) write_file(html_, training_page(answer, request_));
     fmt::print("{}", json_ ? to_json(answer, request_) + "\n" : train_text(answer, request_));
     return answer.fits ? 0 : static_cast<int>(ErrorKind::kInfeasible);
   }
@@ -88,6 +110,7 @@ class TrainCommand final : public Command {
   CLI::App* app_ = nullptr;
   TrainRequest request_;
   TrainingOptions options_;
+  std::string perfetto_, html_;
   std::string recompute_ = "none", schedule_ = "1f1b", attention_, gradients_;
 };
 
