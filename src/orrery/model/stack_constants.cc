@@ -7,8 +7,8 @@
 #include <map>
 #include <stdexcept>
 
-#include "orrery/base/cited_values.h"
 #include "orrery/base/nearest.h"
+#include "orrery/model/cited_values.h"
 #include "orrery/model/stack.h"
 
 namespace orrery {

@@ -1,7 +1,7 @@
 #include <filesystem>
 
-#include "orrery/base/cited_values.h"
 #include "orrery/cluster/training/rank_work.h"
+#include "orrery/model/cited_values.h"
 
 namespace orrery {
 

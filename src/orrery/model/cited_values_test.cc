@@ -1,4 +1,4 @@
-#include "orrery/base/cited_values.h"
+#include "orrery/model/cited_values.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
