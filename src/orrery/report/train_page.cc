@@ -25,6 +25,8 @@ namespace {
 constexpr TimelineLimits kDrawn = {.stages = 32, .passes = 3'000};
 /// Width of a row of the schedule, in units of its own.
 constexpr double kWidth = 1000;
+/// What is thinner would not be seen.
+constexpr double kThinnest = 0.05;
 
 std::string tile(std::string_view what, const std::string& figure, const std::string& more,
                  bool bad = false) {
@@ -210,7 +212,7 @@ std::string schedule_html(const StepTimeline& timeline) {
       if (slice.work == StepWork::kGaps || (slice.work == StepWork::kTraffic && !slice.exposed))
         continue;
       const double from = axis.at(slice.start), to = axis.at(slice.end);
-      if (to - from < 0.02) continue;
+      if (to - from < kThinnest) continue;
       html += fmt::format(
           R"(<rect x="{:.2f}" width="{:.2f}" height="10" fill="{}"{}><title>{}</title></rect>)",
           from, to - from,

@@ -68,10 +68,12 @@ std::string perfetto_trace(const TrainAnswer& answer, const TrainRequest& reques
   return trace.finish(fmt::format(
       R"({{"made_by":"orrery {}","model":{},"cluster":{},"strategy":{},"step_s":{},)"
       R"("ranks":"one rank of each stage, which stands for {} that share its micro-batches and for those of {} data ranks",)"
-      R"("stages_not_drawn":{},"micro_batches":{},"micro_batches_not_drawn":{}}})",
+      R"("stages_not_drawn":{},"micro_batches":{},"micro_batches_not_drawn":{},)"
+      R"("pipeline_s":{},"passes_by_order_s":{}}})",
       kVersion, json_text(request.model), json_text(request.cluster), json_text(in_words(s)),
       answer.estimate.step.value.value, together, s.data(), timeline.stages_skipped,
-      timeline.micro_batches, timeline.micro_batches_skipped));
+      timeline.micro_batches, timeline.micro_batches_skipped, timeline.pipeline.value,
+      timeline.by_order.value));
 }
 
 }  // namespace orrery

@@ -50,6 +50,8 @@ namespace {
 
 /// Passes of all stages that are placed at most, drawn or not.
 constexpr double kMostPlaced = 500'000;
+/// Stages that are drawn whatever their passes, where there are as many.
+constexpr size_t kFewestStages = 8;
 
 /// Passes and what is left out between them.
 struct Passes {
@@ -97,24 +99,29 @@ class Drawing {
   }
 
  private:
-  /// The first and the last stages, and the slowest.
+  /// Passes of a micro-batch on a stage.
+  int64_t passes_each() const { return int64_t{s_.chunks} * (apart_ ? 3 : 2); }
+  /// Micro-batches that fill a pipeline, keep it busy and drain it.
+  int64_t fewest() const { return std::min(4 * int64_t{s_.pipeline}, micro_batches_); }
+
+  /// The first and the last stages, and the slowest; in a long pipeline fewer of them, since each
+  /// has more passes.
   void choose_stages() {
     const auto stages = static_cast<size_t>(s_.pipeline);
-    const size_t shown = std::min(stages, limits_.stages);
+    const size_t room = limits_.passes / static_cast<size_t>(passes_each() * fewest());
+    const size_t shown = std::min({stages, limits_.stages, std::max(kFewestStages, room)});
     for (size_t i = 0; i < shown; ++i) shown_.insert(i < (shown + 1) / 2 ? i : stages - shown + i);
     shown_.insert(costs_.slowest);
     timeline_.stages_skipped = static_cast<int>(stages - shown_.size());
   }
 
-  /// As many as may be drawn, but enough for a pipeline to fill and to drain.
+  /// As many as may be drawn.
   void choose_micro_batches() {
-    const int64_t kinds = apart_ ? 3 : 2;
-    const auto each = static_cast<int64_t>(shown_.size()) * s_.chunks * kinds;
-    const int64_t least = 4 * int64_t{s_.pipeline};
-    int64_t kept = std::max(least, static_cast<int64_t>(limits_.passes) / each);
+    const int64_t each = static_cast<int64_t>(shown_.size()) * passes_each();
+    int64_t kept = std::max(fewest(), static_cast<int64_t>(limits_.passes) / each);
     if (s_.chunks > 1) kept -= kept % s_.pipeline;
     placed_ = std::min(kept, micro_batches_);
-    const double all = static_cast<double>(placed_ * kinds) * s_.pipeline * s_.chunks;
+    const double all = static_cast<double>(placed_ * passes_each()) * s_.pipeline;
     if (all > kMostPlaced)
       throw_infeasible(
           fmt::format("a pipeline of {} stages with {} chunks each is too long to draw",

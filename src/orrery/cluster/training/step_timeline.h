@@ -45,7 +45,8 @@ struct StageTimeline {
   std::vector<StepSlice> slices;
 };
 
-/// How much of a step is drawn.
+/// How much of a step is drawn, about: eight stages, and what fills and drains the pipeline, are
+/// drawn in any case.
 struct TimelineLimits {
   size_t stages = 32;
   size_t passes = 20'000;

@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "orrery/base/error.h"
 #include "orrery/cluster/training/model_for_test.h"
 
 namespace orrery {
@@ -152,6 +153,32 @@ TEST(StepTimeline, OfManyStagesTheFirstAndTheLastAreShown) {
   for (const StageTimeline& stage : t.stages) shown.push_back(stage.stage);
   EXPECT_EQ(shown, (std::vector<int>{0, 1, 14, 15}));
   EXPECT_EQ(t.stages_skipped, 12);
+}
+
+TEST(StepTimeline, APipelineTooLongToPlaceIsRefused) {
+  // 4 · 300 micro-batches to fill and drain it, twice on each of 300 stages: 720,000 passes.
+  const TrainingModel m = model(attention_alone, nothing, plain(), 300);
+  const Strategy s = pipeline(300, 1, 2000);
+  const StepInDetail step = m.evaluate_in_detail(s, {});
+  try {
+    (void)draw_step(step, s, {});
+    ADD_FAILURE() << "not refused";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInfeasible);
+  }
+}
+
+TEST(StepTimeline, UnequalStagesEndWhereTheClosedFormDoes) {
+  // 2, 3, 3, 2 layers of 1 + 2 ms: 8 · 9 ms and the others' 21 ms. As early as possible the second
+  // stage starts at 2 ms; it waits for the first backward pass (3 + 3 + 2 ms there and 4 + 6 back,
+  // less two forward passes of 3) and so on: less than the 21 ms.
+  const TrainingModel m = model(attention_alone, nothing, plain(), 10);
+  const Strategy s = pipeline(4, 1, 8);
+  const StepInDetail step = m.evaluate_in_detail(s, {});
+  const StepTimeline t = draw_step(step, s, {});
+  EXPECT_NEAR(t.pipeline.value, 93e-3, 1e-12);
+  EXPECT_LT(t.by_order.value, 93e-3);
+  expect_sound(t, step.estimate, "unequal");
 }
 
 TEST(StepTimeline, TrafficOfDataRanksHidesBehindTheEnds) {
