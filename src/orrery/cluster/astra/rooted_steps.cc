@@ -12,7 +12,7 @@ using chakra::Collective;
 /// A place in the binomial tree over `size` ranks.
 struct BinomialPlace {
   int parent = -1;            ///< −1: the root.
-  std::vector<int> children;  ///< The nearest first, which has the least below it.
+  std::vector<int> children;  ///< The farthest first, which has most below it.
   int below = 1;              ///< Ranks of its subtree, itself included.
 };
 
@@ -22,6 +22,7 @@ BinomialPlace binomial_place(int size, int index) {
   if (index > 0) place.parent = index - span;
   for (int step = 1; step < span && index + step < size; step *= 2)
     place.children.push_back(index + step);
+  std::ranges::reverse(place.children);
   place.below = std::min(span, size - index);
   return place;
 }
@@ -82,8 +83,7 @@ class FromRoot final : public TreeSteps {
   }
   void received() override { port_.hand_over(bytes_of(phase_.ring.index), false); }
   void released() override {
-    for (auto child = place_.children.rbegin(); child != place_.children.rend(); ++child)
-      port_.send(rank_at(*child), bytes_of(*child));
+    for (const int child : place_.children) port_.send(rank_at(child), bytes_of(child));
     port_.finish();
   }
 };

@@ -56,6 +56,7 @@ double end_of(PipelineSchedule schedule, int stages, int chunks, int64_t micro_b
                        std::vector(static_cast<size_t>(chunks), Seconds(seconds)));
   };
   std::vector<std::vector<PipelinePass>> orders;
+  orders.reserve(static_cast<size_t>(stages));
   for (int stage = 0; stage < stages; ++stage)
     orders.push_back(pipeline_order(schedule, stages, chunks, stage, micro_batches));
   double last = 0;

@@ -69,7 +69,7 @@ std::vector<PipelinePace> pipeline_paces(const Strategy& s, const Stragglers& st
         {std::vector<Pace>(static_cast<size_t>(s.pipeline)), first * together / replica});
   }
   for (auto& [group, stages] : slow)
-    if (std::ranges::none_of(found, [&](const PipelinePace& p) { return p.stages == stages; }))
+    if (std::ranges::find(found, stages, &PipelinePace::stages) == found.end())
       found.push_back({std::move(stages), group * together / replica});
   return found;
 }
