@@ -59,6 +59,16 @@ class SameAnswers(unittest.TestCase):
     def test_inspect(self):
         self.assert_same(orrery.inspect("resnet-50", batch=2), "inspect", "resnet-50", "--batch", "2")
 
+    def test_train_with_stragglers(self):
+        answer = orrery.train(
+            "llama3-8b", on="dgx-h100", tp=2, pp=4, dp=2, sp=True, global_batch=32, seq=4096,
+            stragglers=["5=0.8"], slow_nodes=["1=0.5"])
+        self.assert_same(
+            answer, "train", "llama3-8b", "--on", "dgx-h100", "--tp", "2", "--pp", "4", "--dp", "2",
+            "--sp", "--global-batch", "32", "--seq", "4096", "--straggler", "5=0.8", "--slow-node",
+            "1=0.5")
+        self.assertGreater(answer["stragglers"]["cost_s"], 0)
+
     def test_replay(self):
         chakra = ROOT / "examples/chakra"
         answer = orrery.replay(

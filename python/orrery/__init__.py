@@ -303,6 +303,8 @@ def train(
     overlap_experts: Optional[bool] = None,
     overlap_gradients: Optional[bool] = None,
     graphs: Optional[bool] = None,
+    stragglers: Optional[Sequence[str]] = None,
+    slow_nodes: Optional[Sequence[str]] = None,
     set: Optional[Mapping[str, str]] = None,
 ) -> Answer:
     """One training step of a model on a cluster under a strategy.
@@ -311,6 +313,8 @@ def train(
 
     model      a language model of the zoo, or a Hugging Face config.json
     framework  whose defaults hold: "megatron-core", "megatron-2021", "fsdp", "maxtext"
+    stragglers devices at a part of their speed: ["12=0.8", "0-7=0.9"]
+    slow_nodes nodes with a part of the network's bandwidth: ["3=0.5"]
     The rest is as ``orrery train --help`` has it.
     """
     return _call(
@@ -319,6 +323,7 @@ def train(
         micro_batch=micro_batch, seq=seq, dtype=dtype, recompute=recompute, schedule=schedule,
         zero=zero, attention=attention, gradients=gradients, overlap_tensor=overlap_tensor,
         overlap_experts=overlap_experts, overlap_gradients=overlap_gradients, graphs=graphs,
+        stragglers=stragglers and list(stragglers), slow_nodes=slow_nodes and list(slow_nodes),
         set=set and dict(set),
     )
 

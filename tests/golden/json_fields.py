@@ -23,7 +23,8 @@ COMMANDS = [
     "kernel --on h200 --batch examples/kernels.csv --sm-mhz 1500",
     "kernel --on h200 --batch tests/golden/files/clocks.csv",
     "plan llama3-8b --on dgx-h100 --gpus 8 --global-batch 64 --seq 4096 --top 2",
-    "train llama3-8b --on dgx-h100 --tp 2 --sp --dp 8 --global-batch 64 --seq 8192",
+    "train llama3-8b --on dgx-h100 --tp 2 --sp --dp 8 --global-batch 64 --seq 8192 "
+    "--straggler 3=0.8 --slow-node 1=0.5",
     "calibrate h200 --from examples/h200_kernels.csv --out /dev/null",
     "validate examples/h200_kernels.csv --on h200",
     "validate tests/golden/files/two_regimes.csv --on h200 --regime burst",

@@ -307,6 +307,8 @@ TrainRequest train_request(const Json& json) {
   s.overlap_experts = flag_of(json, "overlap_experts");
   s.overlap_gradients = flag_of(json, "overlap_gradients");
   s.graphs = flag_of(json, "graphs");
+  r.stragglers = texts_of(json, "stragglers");
+  r.slow_nodes = texts_of(json, "slow_nodes");
   for (const auto& [field, name] :
        {std::pair("zero", "zero"), std::pair("attention", "attention"),
         std::pair("gradients", "gradients"), std::pair("overlap_tensor", "overlap-tensor"),
@@ -652,7 +654,9 @@ std::string Session::call(std::string_view request_json) const {
                           "overlap_tensor",
                           "overlap_experts",
                           "overlap_gradients",
-                          "graphs"});
+                          "graphs",
+                          "stragglers",
+                          "slow_nodes"});
     const TrainRequest request = train_request(json);
     return to_json(train(request), request);
   }

@@ -8,11 +8,8 @@
 
 namespace orrery {
 
-struct PlanRequest {
-  std::string model, cluster;
-  std::vector<Override> overrides;
-  std::string framework = "megatron-core";
-  Strategy strategy;  ///< Batch, length, number format, schedule; sizes are searched.
+/// Of the strategy, batch, length, number format and schedule are given; sizes are searched.
+struct PlanRequest : TrainingQuestion {
   std::vector<int> gpus;
   size_t most = 5;  ///< Layouts that are listed.
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <limits>
 
 #include "orrery/api/json_answer.h"
@@ -79,6 +80,67 @@ Strategy resolved(const TrainRequest& request) {
   return s;
 }
 
+/// "3=0.5", "0-7=0.9x": from, to, how much.
+struct SlowRange {
+  int first = 0, last = 0;
+  double share = 0;
+};
+
+SlowRange slow_range(const std::string& text, std::string_view option) {
+  const auto fail = [&] {
+    throw_usage(fmt::format("{} {}: expected NUMBER=SHARE or FIRST-LAST=SHARE, such as 0-7=0.9",
+                            option, text));
+  };
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos) fail();
+  const std::string_view where = std::string_view(text).substr(0, equals);
+  std::string_view much = std::string_view(text).substr(equals + 1);
+  if (much.ends_with('x')) much.remove_suffix(1);
+  const size_t dash = where.find('-');
+  const auto read = [&](std::string_view part, auto& value) {
+    const auto [end, fault] = std::from_chars(part.data(), part.data() + part.size(), value);
+    if (fault != std::errc() || end != part.data() + part.size()) fail();
+  };
+  SlowRange range;
+  read(where.substr(0, dash), range.first);
+  range.last = range.first;
+  if (dash != std::string_view::npos) read(where.substr(dash + 1), range.last);
+  read(much, range.share);
+  return range;
+}
+
+/// The cluster with its nodes' links into the network at a part of their bandwidth.
+Cluster slowed(Cluster cluster, double share) {
+  for (size_t tier = 1; tier < cluster.tiers.size(); ++tier)
+    cluster.tiers[tier].bandwidth = cluster.tiers[tier].bandwidth * share;
+  return cluster;
+}
+
+std::shared_ptr<const CollectivePredictor> collectives_on(const Cluster& cluster,
+                                                          const std::string& data_folder) {
+  return Registry<CollectiveLibrary>::instance()
+      .at(default_library(cluster), "library of collectives")
+      .create()
+      ->bind(cluster, data_folder);
+}
+
+Stragglers stragglers_of(const TrainRequest& request, const Cluster& cluster,
+                         const std::string& data_folder) {
+  Stragglers found;
+  for (const std::string& text : request.stragglers) {
+    const SlowRange range = slow_range(text, "--straggler");
+    found.ranks.push_back({range.first, range.last, range.share});
+  }
+  for (const std::string& text : request.slow_nodes) {
+    const SlowRange range = slow_range(text, "--slow-node");
+    if (!(range.share > 0 && range.share <= 1))
+      throw_usage(fmt::format("--slow-node {}: give a share above 0 and at most 1", text));
+    found.nodes.push_back({range.first, range.last, range.share,
+                           collectives_on(slowed(cluster, range.share), data_folder)});
+  }
+  return found;
+}
+
 }  // namespace
 
 double peak_of(const Device& device, TrainingPrecision precision) {
@@ -119,13 +181,8 @@ TrainingModel Session::training_model(const std::string& model, const std::strin
                                                  .at("auto", "kernel model")
                                                  .create()
                                                  ->bind(cluster.device, binding);
-  std::shared_ptr<const CollectivePredictor> collectives =
-      Registry<CollectiveLibrary>::instance()
-          .at(default_library(cluster), "library of collectives")
-          .create()
-          ->bind(cluster, data_folder_);
-  return {load_language_model(model), cluster, std::move(kernels), std::move(collectives),
-          load_training_constants(data_folder_)};
+  return {load_language_model(model), cluster, std::move(kernels),
+          collectives_on(cluster, data_folder_), load_training_constants(data_folder_)};
 }
 
 TrainAnswer Session::train(const TrainRequest& request) const {
@@ -138,7 +195,12 @@ TrainAnswer Session::train(const TrainRequest& request) const {
   if (s.gpus > model.cluster().largest())
     throw_infeasible(fmt::format("{} has {:.0f} devices at most, not {}", model.cluster().name,
                                  model.cluster().largest(), s.gpus));
-  answer.estimate = model.evaluate(s);
+  answer.stragglers = stragglers_of(request, model.cluster(), data_folder_);
+  StepInDetail step = model.evaluate_in_detail(s, answer.stragglers);
+  answer.estimate = step.estimate;
+  answer.costs = std::move(step.costs);
+  if (!answer.stragglers.empty()) answer.step_without = model.evaluate(s).step.value;
+  answer.memory_by_stage = model.memory_by_stage(s);
   const double seconds = answer.estimate.step.value.value;
   answer.tokens_per_s_per_gpu = static_cast<double>(s.global_batch * s.length) / seconds / s.gpus;
   answer.tflops_per_gpu = answer.estimate.model_flops / seconds / s.gpus / 1e12;
@@ -191,6 +253,17 @@ std::string to_json(const TrainAnswer& a, const TrainRequest& request) {
   json["step_s"] = e.step.value.value;
   json["step_low_s"] = e.step.low.value;
   json["step_high_s"] = e.step.high.value;
+  if (!a.stragglers.empty()) {
+    JsonAnswer& slow = json["stragglers"];
+    slow["ranks"] = JsonAnswer::array();
+    for (const SlowRanks& r : a.stragglers.ranks)
+      slow["ranks"].push_back({{"first", r.first}, {"last", r.last}, {"speed", r.speed}});
+    slow["nodes"] = JsonAnswer::array();
+    for (const SlowNodes& n : a.stragglers.nodes)
+      slow["nodes"].push_back({{"first", n.first}, {"last", n.last}, {"bandwidth", n.share}});
+    slow["step_without_s"] = a.step_without.value;
+    slow["cost_s"] = (e.step.value - a.step_without).value;
+  }
   json["tokens_per_s_per_gpu"] = a.tokens_per_s_per_gpu;
   json["tflops_per_gpu"] = a.tflops_per_gpu;
   json["mfu"] = a.mfu;

@@ -10,21 +10,31 @@
 
 namespace orrery {
 
-/// A training step that is asked for. Sizes that are 0 take what follows from the others.
-struct TrainRequest {
+/// What is trained and on what, of every question about training.
+struct TrainingQuestion {
   std::string model;    ///< A name of the zoo, or a Hugging Face config.json.
   std::string cluster;  ///< A catalogue name, or a YAML file.
   std::vector<Override> overrides;
   std::string framework = "megatron-core";
   Strategy strategy;
+};
+
+/// A training step that is asked for. Sizes that are 0 take what follows from the others.
+struct TrainRequest : TrainingQuestion {
   int data = 0;  ///< Data-parallel ranks; where given, GPUs must come out as the product.
   /// Of the strategy, what was asked for in so many words and stays whatever the framework does.
   std::vector<std::string> given;
+  std::vector<std::string> stragglers;  ///< Devices at a part of their speed: "12=0.8", "0-7=0.9".
+  std::vector<std::string> slow_nodes;  ///< Nodes with a part of the network's bandwidth: "3=0.5".
 };
 
 struct TrainAnswer {
   StepEstimate estimate;
+  StepCosts costs;    ///< What its timeline is drawn from.
   Strategy strategy;  ///< As evaluated.
+  Stragglers stragglers;
+  Seconds step_without;  ///< … them, where there are any.
+  std::vector<RankMemory> memory_by_stage;
   double tokens_per_s_per_gpu = 0;
   double tflops_per_gpu = 0;  ///< Of the model, recomputation left out.
   double mfu = 0;             ///< … over the peak of the linear layers' number format.

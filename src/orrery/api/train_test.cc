@@ -180,5 +180,54 @@ TEST(Train, NamesOfChoicesGoBothWays) {
     EXPECT_EQ(name(pipeline_schedule(text)), text);
 }
 
+TEST(Train, StragglersCostWhatTheSlowestPipelineDoes) {
+  TrainRequest r = request();
+  const double without = session().train(r).estimate.step.value.value;
+  r.stragglers = {"0-15=0.5"};
+  const TrainAnswer all = session().train(r);
+  EXPECT_DOUBLE_EQ(all.step_without.value, without);
+  // Kernels and the optimiser take twice as long; traffic and gaps stay.
+  EXPECT_GT(all.estimate.step.value.value, 1.6 * without);
+  EXPECT_LT(all.estimate.step.value.value, 2 * without);
+  r.stragglers = {"9=0.5x"};
+  const TrainAnswer one = session().train(r);
+  // Rank 9 is on the second stage: of ranks 8 to 15, the first data rank.
+  EXPECT_EQ(one.costs.data_rank, 0);
+  EXPECT_GT(one.estimate.step.value.value, without);
+  EXPECT_LT(one.estimate.step.value.value, all.estimate.step.value.value);
+  const Json json = Json::parse(to_json(one, r));
+  EXPECT_EQ(json["stragglers"]["ranks"], Json::parse(R"([{"first":9,"last":9,"speed":0.5}])"));
+  EXPECT_DOUBLE_EQ(json["stragglers"]["cost_s"], one.estimate.step.value.value - without);
+  EXPECT_FALSE(Json::parse(to_json(session().train(request()), request())).contains("stragglers"));
+}
+
+TEST(Train, ASlowNodeCostsWhereTrafficLeavesIt) {
+  TrainRequest r = request();
+  const double without = session().train(r).estimate.step.value.value;
+  r.slow_nodes = {"1=0.25"};
+  EXPECT_GT(session().train(r).estimate.step.value.value, without);
+  // Within one node nothing uses the network.
+  r.strategy.pipeline = 1;
+  EXPECT_EQ(refusal(r).second, "slow nodes 1 to 1: nodes are 0 to 0 here");
+  r.slow_nodes = {"0=0.25"};
+  const TrainAnswer inside = session().train(r);
+  EXPECT_EQ(inside.estimate.step.value, inside.step_without);
+}
+
+TEST(Train, StragglersThatCannotBeReadAreRefused) {
+  for (const char* text : {"5", "5=", "=0.5", "a=0.5", "1-=0.5", "1-2-3=0.5", "5=0.5y", "-1=0.5"}) {
+    TrainRequest r = request();
+    r.stragglers = {text};
+    EXPECT_EQ(refusal(r).first, ErrorKind::kUsage) << text;
+    EXPECT_THAT(refusal(r).second, HasSubstr("--straggler " + std::string(text))) << text;
+  }
+  TrainRequest r = request();
+  r.stragglers = {"5=0"};
+  EXPECT_EQ(refusal(r).second, "slow ranks 5 to 5: 0 is not a share above 0 and at most 1");
+  r.stragglers = {};
+  r.slow_nodes = {"0=nan"};
+  EXPECT_EQ(refusal(r).second, "--slow-node 0=nan: give a share above 0 and at most 1");
+}
+
 }  // namespace
 }  // namespace orrery

@@ -105,4 +105,10 @@ void OutputFile::commit() {
   if (!copied) fail();
 }
 
+void write_file(const std::string& path, std::string_view text) {
+  OutputFile out(path);
+  out.write(text);
+  out.commit();
+}
+
 }  // namespace orrery

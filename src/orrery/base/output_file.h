@@ -27,4 +27,7 @@ class OutputFile {
   int fd_ = -1;
 };
 
+/// All of it at once.
+void write_file(const std::string& path, std::string_view text);
+
 }  // namespace orrery

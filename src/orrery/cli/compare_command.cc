@@ -49,11 +49,7 @@ class CompareCommand final : public Command {
     request.point = model_.point();
     request.read = workload_.resolved();
     const CompareAnswer answer = Session().compare(request);
-    if (!html_.empty()) {
-      OutputFile out(html_);
-      out.write(comparison_page(answer, request));
-      out.commit();
-    }
+    if (!html_.empty()) write_file(html_, comparison_page(answer, request));
     if (json_)
       fmt::print("{}\n", to_json(answer, request));
     else

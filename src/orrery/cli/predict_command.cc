@@ -69,12 +69,6 @@ class PredictCommand final : public Command {
   }
 
  private:
-  static void write_file(const std::string& path, const std::string& text) {
-    OutputFile out(path);
-    out.write(text);
-    out.commit();
-  }
-
   WorkloadOptions workload_;
   DeviceOptions device_;
   ModelOptions model_;

@@ -59,11 +59,7 @@ class ReplayCommand final : public Command {
     request_.congestion = congestion_ == "aware";
     request_.timeline = !perfetto_.empty();
     const ReplayAnswer answer = Session().replay(request_);
-    if (!perfetto_.empty()) {
-      OutputFile out(perfetto_);
-      out.write(perfetto_trace(answer, request_));
-      out.commit();
-    }
+    if (!perfetto_.empty()) write_file(perfetto_, perfetto_trace(answer, request_));
     if (json_)
       fmt::print("{}\n", to_json(answer, request_));
     else

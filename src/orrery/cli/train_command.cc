@@ -2,7 +2,11 @@
 
 #include <CLI/CLI.hpp>
 
+#include "orrery/base/output_file.h"
 #include "orrery/cli/command.h"
+#include "orrery/cli/training_options.h"
+#include "orrery/report/perfetto.h"
+#include "orrery/report/train_page.h"
 #include "orrery/report/train_text.h"
 
 namespace orrery {
@@ -12,13 +16,7 @@ class TrainCommand final : public Command {
  public:
   void declare(CLI::App& app) override {
     app_ = &app;
-    app.add_option("MODEL", request_.model,
-                   "A language model of the zoo, or the config.json of a Hugging Face model")
-        ->required();
-    app.add_option("--on", request_.cluster, "The cluster (see 'orrery hardware'), or a YAML file")
-        ->type_name("CLUSTER")
-        ->required();
-    declare_set(app, sets_);
+    options_.declare(app, request_);
     Strategy& s = request_.strategy;
     s.gpus = 0;
     const auto count = [&](const std::string& name, int& value, const std::string& help) {
@@ -37,28 +35,12 @@ class TrainCommand final : public Command {
         ->type_name("N")
         ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
         ->capture_default_str();
-    app.add_option("--global-batch", s.global_batch, "Sequences of a step, on all devices")
-        ->type_name("N")
-        ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
-        ->required();
-    app.add_option("--seq", s.length, "Tokens of a sequence")
-        ->type_name("N")
-        ->check(CLI::Range(int64_t{1}, int64_t{1} << 24))
-        ->capture_default_str();
-    app.add_option("--dtype", dtype_,
-                   "Number format of the linear layers: bf16, fp16, fp8, mxfp8, nvfp4")
-        ->type_name("T")
-        ->capture_default_str();
     app.add_option("--recompute", recompute_,
                    "What is computed again instead of kept: none, selective (scores of "
                    "attention), experts (feed-forward parts with experts), full (layers)")
         ->type_name("WHAT")
         ->capture_default_str();
     app.add_option("--schedule", schedule_, "Order of micro-batches: 1f1b, gpipe, zero-bubble")
-        ->type_name("NAME")
-        ->capture_default_str();
-    app.add_option("--framework", request_.framework,
-                   "Whose defaults hold: megatron-core, megatron-2021, fsdp, maxtext")
         ->type_name("NAME")
         ->capture_default_str();
     app.add_option("--zero", s.zero,
@@ -78,6 +60,21 @@ class TrainCommand final : public Command {
     app.add_flag("--overlap-gradients,!--no-overlap-gradients", s.overlap_gradients,
                  "Gradients are summed behind the backward pass");
     app.add_flag("--graphs", s.graphs, "Layers run as CUDA graphs: the host is never late");
+    app.add_option("--straggler", request_.stragglers,
+                   "What if devices ran at a part of their speed, e.g. 12=0.8 or 0-7=0.9")
+        ->type_name("RANKS=SPEED")
+        ->expected(1)
+        ->take_all();
+    app.add_option("--slow-node", request_.slow_nodes,
+                   "What if nodes had a part of their bandwidth into the network, e.g. 3=0.5")
+        ->type_name("NODES=SHARE")
+        ->expected(1)
+        ->take_all();
+    app.add_option("--perfetto", perfetto_,
+                   "Write the step's timeline, a rank of each stage, for ui.perfetto.dev")
+        ->type_name("FILE");
+    app.add_option("--html", html_, "Write a page with the schedule, the breakdown and the memory")
+        ->type_name("FILE");
     declare_json(app);
     app.footer(
         "Ranks are numbered tensor first, then context, data and pipeline, and fill nodes in "
@@ -86,13 +83,15 @@ class TrainCommand final : public Command {
         "Examples:\n"
         "  orrery train llama3-70b --on dgx-h100 --tp 4 --sp --pp 8 --vpp 5 --dp 2 \\\n"
         "      --global-batch 256 --seq 8192 --dtype fp8\n"
+        "  orrery train llama3-8b --on dgx-h100 --tp 2 --pp 4 --dp 2 --global-batch 64 \\\n"
+        "      --straggler 5=0.8 --html step.html --perfetto step.json\n"
         "  orrery train llama3-8b --on dgx-h100 --dp 8 --global-batch 128 --seq 8192 --framework "
         "fsdp");
   }
 
   int run() override {
+    options_.resolve(request_);
     Strategy& s = request_.strategy;
-    s.precision = training_precision(dtype_);
     s.recompute = recompute_choice(recompute_);
     s.schedule = pipeline_schedule(schedule_);
     s.fused_attention = attention_ != "unfused";
@@ -100,8 +99,9 @@ class TrainCommand final : public Command {
     for (const char* name : {"zero", "attention", "overlap-tensor", "overlap-experts",
                              "overlap-gradients", "gradients"})
       if (app_->count("--" + std::string(name)) > 0) request_.given.emplace_back(name);
-    request_.overrides = read_overrides(sets_);
     const TrainAnswer answer = Session().train(request_);
+    if (!perfetto_.empty()) write_file(perfetto_, perfetto_trace(answer, request_));
+    if (!html_.empty()) write_file(html_, training_page(answer, request_));
     fmt::print("{}", json_ ? to_json(answer, request_) + "\n" : train_text(answer, request_));
     return answer.fits ? 0 : static_cast<int>(ErrorKind::kInfeasible);
   }
@@ -109,8 +109,9 @@ class TrainCommand final : public Command {
  private:
   CLI::App* app_ = nullptr;
   TrainRequest request_;
-  std::vector<std::string> sets_;
-  std::string dtype_ = "bf16", recompute_ = "none", schedule_ = "1f1b", attention_, gradients_;
+  TrainingOptions options_;
+  std::string perfetto_, html_;
+  std::string recompute_ = "none", schedule_ = "1f1b", attention_, gradients_;
 };
 
 const Registration<Command> kTrain(

@@ -8,29 +8,11 @@
 #include <stdexcept>
 
 #include "orrery/base/nearest.h"
-#include "orrery/base/source.h"
+#include "orrery/model/cited_values.h"
 #include "orrery/model/stack.h"
 
 namespace orrery {
 namespace {
-
-/// { value: 1 us, source: … } at `key`; both must be there.
-double cited(const YAML::Node& root, const std::string& key, Dimension dimension,
-             const std::string& path) {
-  const YAML::Node node = root[key];
-  const auto fail = [&](const YAML::Mark& mark, const std::string& message) {
-    throw Error(ErrorKind::kInput, {path, mark.line + 1, mark.column + 1},
-                fmt::format("'{}': {}", key, message));
-  };
-  if (!node || !node.IsMap() || !node["value"] || !node["source"])
-    fail(node ? node.Mark() : root.Mark(), "expected {value: QUANTITY, source: WHERE FROM}");
-  try {
-    return parse_quantity(node["value"].as<std::string>(), dimension);
-  } catch (const std::invalid_argument& e) {
-    fail(node["value"].Mark(), e.what());
-  }
-  return 0;
-}
 
 /// One setting of the user's; choices are those the stack's file lists.
 void set(StackConstants& constants, const YAML::Node& choices, const std::string& stack,
@@ -70,14 +52,8 @@ StackConstants load_stack_constants(
     const std::vector<std::pair<std::string, std::string>>& settings) {
   const std::string path =
       (std::filesystem::path(data_folder) / "stacks" / (name + ".yaml")).string();
-  const Source source = Source::from_file(path);
-  YAML::Node root;
-  try {
-    root = YAML::Load(std::string(source.text()));
-  } catch (const YAML::Exception& e) {
-    throw Error(ErrorKind::kInput, {path, e.mark.line + 1, e.mark.column + 1}, e.msg);
-  }
-  if (!root.IsMap()) throw_input(path, "expected a map of a stack's constants");
+  const CitedValues values(path);
+  const YAML::Node& root = values.root();
   StackConstants constants;
   constants.version = root["version"] ? root["version"].as<std::string>() : "";
   constants.measured_on = root["measured_on"] ? root["measured_on"].as<std::string>() : "";
@@ -92,14 +68,14 @@ StackConstants load_stack_constants(
                                                     {"call", &c.call},
                                                     {"argument", &c.argument},
                                                     {"wait", &c.wait}};
-  for (const auto& [key, time] : times) *time = Seconds(cited(root, key, Dimension::kTime, path));
-  c.host_spread = cited(root, "host_spread", Dimension::kCount, path);
-  c.structure_spread = cited(root, "structure_spread", Dimension::kCount, path);
+  for (const auto& [key, time] : times) *time = Seconds(values.at(key, Dimension::kTime));
+  c.host_spread = values.at("host_spread", Dimension::kCount);
+  c.structure_spread = values.at("structure_spread", Dimension::kCount);
   if (const YAML::Node libraries = root["dispatch_of_library"])
     for (const auto& entry : libraries) {
       const auto library = entry.first.as<std::string>();
       constants.dispatch_of_library[library] =
-          Seconds(cited(libraries, library, Dimension::kTime, path));
+          Seconds(values.at(libraries, library, Dimension::kTime));
     }
   const YAML::Node choices = root["choices"];
   if (choices)

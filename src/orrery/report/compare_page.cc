@@ -41,11 +41,6 @@ std::string_view color_of(std::string_view family) {
   return found == kColors.end() ? "#8a93a3" : found->second;
 }
 
-/// A share of the width.
-std::string percent(double part, double whole) {
-  return fmt::format("{:.2f}%", whole > 0 ? 100 * part / whole : 0);
-}
-
 /// For each device its name, a bar of its families under a whisker, its time.
 std::string steps_html(const CompareAnswer& a, const std::vector<std::string>& titles) {
   double longest = 0;
@@ -78,21 +73,6 @@ std::string legend_html(const CompareAnswer& a) {
     html += fmt::format(R"(<li><i style="background:{}"></i>{}</li>)", color_of(f.name),
                         html_text(f.name));
   return html;
-}
-
-std::string table_html(const std::vector<std::string>& heads,
-                       const std::vector<std::vector<std::string>>& rows) {
-  std::string html = "<table><thead><tr>";
-  for (const std::string& head : heads) html += "<th>" + html_text(head) + "</th>";
-  html += "</tr></thead><tbody>";
-  for (const auto& row : rows) {
-    html += "<tr>";
-    for (const std::string& cell : row)
-      html += fmt::format("<td{}>{}</td>", cell == "DOES NOT FIT" ? " class=\"bad\"" : "",
-                          html_text(cell));
-    html += "</tr>\n";
-  }
-  return html + "</tbody></table>";
 }
 
 std::string families_html(const CompareAnswer& a, const std::vector<std::string>& titles) {
@@ -138,20 +118,13 @@ std::string causes_html(const CompareAnswer& a, const std::vector<std::string>& 
   return html;
 }
 
-std::string gaps_html(const std::string& title, const std::vector<std::string>& gaps) {
-  if (gaps.empty()) return {};
-  std::string html = fmt::format("  <section>\n    <h2>{}</h2>\n    <ul>", html_text(title));
-  for (const std::string& gap : gaps) html += "<li>" + html_text(gap) + "</li>";
-  return html + "</ul>\n  </section>\n";
-}
-
 }  // namespace
 
 std::string comparison_page(const CompareAnswer& a, const CompareRequest& request) {
   const std::vector<std::string> titles = compare_titles(a.on);
   std::string names, cannot_hold, trust;
   std::string conditions = request.stack;
-  std::string gaps = gaps_html("Not modelled, on all", a.gaps);
+  std::string gaps = list_html("Not modelled, on all", a.gaps);
   for (size_t i = 0; i < a.on.size(); ++i) {
     const PredictAnswer& p = a.on[i].prediction;
     names += (names.empty() ? "" : ", ") + titles[i];
@@ -161,7 +134,7 @@ std::string comparison_page(const CompareAnswer& a, const CompareRequest& reques
       cannot_hold += R"(<p class="note">)" + html_text(cannot_hold_text(titles[i])) + "</p>";
     trust += fmt::format("<li>{}: {}, {}</li>", html_text(titles[i]), html_text(p.trust.verdict),
                          html_text(p.trust.detail));
-    gaps += gaps_html("Not modelled, on " + titles[i], a.on[i].gaps);
+    gaps += list_html("Not modelled, on " + titles[i], a.on[i].gaps);
   }
   std::vector<std::string> heads = titles;
   heads.insert(heads.begin(), "");

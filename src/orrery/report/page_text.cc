@@ -36,4 +36,30 @@ std::string filled(std::string_view page,
   return written + std::string(page);
 }
 
+std::string percent(double part, double whole) {
+  return fmt::format("{:.2f}%", whole > 0 ? 100 * part / whole : 0);
+}
+
+std::string table_html(const std::vector<std::string>& heads,
+                       const std::vector<std::vector<std::string>>& rows) {
+  std::string html = "<table><thead><tr>";
+  for (const std::string& head : heads) html += "<th>" + html_text(head) + "</th>";
+  html += "</tr></thead><tbody>";
+  for (const auto& row : rows) {
+    html += "<tr>";
+    for (const std::string& cell : row)
+      html += fmt::format("<td{}>{}</td>", cell == "DOES NOT FIT" ? " class=\"bad\"" : "",
+                          html_text(cell));
+    html += "</tr>\n";
+  }
+  return html + "</tbody></table>";
+}
+
+std::string list_html(const std::string& title, const std::vector<std::string>& lines) {
+  if (lines.empty()) return {};
+  std::string html = fmt::format("  <section>\n    <h2>{}</h2>\n    <ul>", html_text(title));
+  for (const std::string& line : lines) html += "<li>" + html_text(line) + "</li>";
+  return html + "</ul>\n  </section>\n";
+}
+
 }  // namespace orrery

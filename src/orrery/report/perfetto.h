@@ -3,6 +3,7 @@
 #include <string>
 
 #include "orrery/api/session.h"
+#include "orrery/api/train.h"
 
 namespace orrery {
 
@@ -15,5 +16,10 @@ std::string perfetto_trace(const PredictAnswer& answer, const PredictRequest& re
 /// A replay's timeline in the same format: a process a rank, in it the host, the compute
 /// units, communication and messages that are waited for beside it.
 std::string perfetto_trace(const ReplayAnswer& answer, const ReplayRequest& request);
+
+/// A training step: a process for a rank of each pipeline stage, in it what computes, traffic of
+/// its layers, transfers to other stages, and traffic of data ranks. Of long steps the middle is
+/// left out and says so.
+std::string perfetto_trace(const TrainAnswer& answer, const TrainRequest& request);
 
 }  // namespace orrery

@@ -8,6 +8,12 @@
 
 namespace orrery {
 
+std::string stragglers_text(const TrainAnswer& a) {
+  const double step = a.estimate.step.value.value, without = a.step_without.value;
+  return fmt::format("cost {}, {:.1f} %: without them {}", format_seconds(step - without),
+                     100 * (step / without - 1), format_seconds(without));
+}
+
 std::string train_text(const TrainAnswer& a, const TrainRequest& request) {
   const StepEstimate& e = a.estimate;
   const Strategy& s = a.strategy;
@@ -19,6 +25,7 @@ std::string train_text(const TrainAnswer& a, const TrainRequest& request) {
   line("step time",
        fmt::format("{}   (90 % within {} … {})", format_seconds(e.step.value.value),
                    format_seconds(e.step.low.value), format_seconds(e.step.high.value)));
+  if (!a.stragglers.empty()) line("stragglers", stragglers_text(a));
   line("throughput", fmt::format("{:.0f} tokens a second and GPU, {:.0f} TFLOP/s of the model, MFU "
                                  "{:.1f} %",
                                  a.tokens_per_s_per_gpu, a.tflops_per_gpu, 100 * a.mfu));

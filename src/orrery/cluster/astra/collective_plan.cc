@@ -6,16 +6,22 @@
 #include <bit>
 #include <stdexcept>
 
+#include "orrery/cluster/astra/rooted_steps.h"
+
 namespace orrery::astra {
 
 using chakra::Collective;
 
 std::pair<uint64_t, uint64_t> CollectivePlanner::chunks(const CollectiveRequest& request) const {
+  if (request.kind == Collective::kBarrier) return {1, 1};
   const uint64_t splits = machine_->system.splits;
   if (splits == 0) throw std::invalid_argument("the system JSON must say preferred-dataset-splits");
   uint64_t bytes = request.bytes;
   uint64_t chunk = bytes / splits;
-  if (request.kind != Collective::kAllGather && chunk < static_cast<uint64_t>(machine_->ranks)) {
+  const bool kept_whole = request.kind == Collective::kAllGather ||
+                          request.kind == Collective::kGather ||
+                          request.kind == Collective::kReduce;
+  if (!kept_whole && chunk < static_cast<uint64_t>(machine_->ranks)) {
     chunk = static_cast<uint64_t>(machine_->ranks);
     bytes = splits * chunk;
   }
@@ -37,6 +43,16 @@ std::vector<CollectivePlanner::Level> CollectivePlanner::levels(
     level.ring.size = static_cast<int>(members.size());
     level.ring.index = static_cast<int>(at - members.begin());
     level.ring.members = members;
+    return {level};
+  }
+  if (has_steps_of_its_own(request.kind)) {
+    for (size_t d = 0; d < machine_->network.dimensions.size(); ++d)
+      if (machine_->network.dimensions[d].ranks > 1 && (request.dimensions >> d & 1) == 0)
+        throw std::invalid_argument(fmt::format(
+            "involved_dim leaves out dimension {}; give it a communicator group instead", d));
+    Level level;
+    level.ring.size = machine_->ranks;
+    level.ring.index = rank_;
     return {level};
   }
   const System& system = machine_->system;
@@ -94,7 +110,8 @@ Phase CollectivePlanner::phase(const Level& level, const CollectiveRequest& requ
   if (algorithm == Algorithm::kHalvingDoubling && kind == Collective::kAllToAll)
     throw std::invalid_argument("halvingDoubling cannot do an all-to-all");
   if (algorithm != Algorithm::kCustom && machine_->system.memory_bytes_per_s <= 0 &&
-      (tree || kind == Collective::kAllReduce || kind == Collective::kReduceScatter))
+      (tree || kind == Collective::kAllReduce || kind == Collective::kReduceScatter ||
+       kind == Collective::kReduce))
     throw std::invalid_argument("the system JSON must say local-mem-bw, at which it is reduced");
   if (tree) {
     p.root_is_first = trees_taken_[{request.kind, level.dimension}]++ % 2 == 1;
@@ -106,7 +123,8 @@ Phase CollectivePlanner::phase(const Level& level, const CollectiveRequest& requ
 std::vector<Phase> CollectivePlanner::phases(const CollectiveRequest& request, uint64_t bytes) {
   std::vector<Level> involved;
   for (Level& level : levels(request))
-    if (level.ring.size > 1 && (request.dimensions >> level.dimension & 1) != 0)
+    if (level.ring.size > 1 &&
+        (has_steps_of_its_own(request.kind) || (request.dimensions >> level.dimension & 1) != 0))
       involved.push_back(std::move(level));
   std::vector<Phase> phases;
   const auto add = [&](const Level& level, Collective kind, bool clockwise) {

@@ -17,6 +17,12 @@ struct CollectiveRequest {
   uint64_t node = 0;                        ///< Its id.
 };
 
+/// MPI's reduce-scatter of equal blocks is a reduce-scatter; all others are what they are.
+constexpr chakra::Collective played_as(chakra::Collective kind) {
+  return kind == chakra::Collective::kReduceScatterBlock ? chakra::Collective::kReduceScatter
+                                                         : kind;
+}
+
 /// How ASTRA-sim cuts a collective into chunks and sends each through the dimensions of the
 /// network. An all-gather goes down them, all else up; `localBWAware` reduce-scatters up,
 /// all-reduces in the last and all-gathers down, `baseline` all-reduces in each.

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <deque>
 
+#include "orrery/cluster/astra/rooted_steps.h"
+
 namespace orrery::astra {
 namespace {
 
@@ -137,7 +139,8 @@ bool foldable(const Network& network, const System& system, const Groups& groups
   for (const TraceNode& node : trace.nodes()) {
     if (node.type == NodeType::kCommSend || node.type == NodeType::kCommRecv) return false;
     if (node.type != NodeType::kCommColl) continue;
-    const auto at = system.implementations.find(node.collective);
+    if (has_steps_of_its_own(node.collective)) return false;
+    const auto at = system.implementations.find(played_as(node.collective));
     if (at == system.implementations.end()) continue;
     for (size_t d = 0; d < at->second.size(); ++d)
       if (!symmetric(network, d, at->second[d], congestion)) return false;

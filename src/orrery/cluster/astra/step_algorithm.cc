@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "orrery/base/error.h"
+#include "orrery/cluster/astra/rooted_steps.h"
 
 namespace orrery::astra {
 namespace {
@@ -265,6 +266,7 @@ uint64_t Phase::bytes_after() const {
 }
 
 uint64_t Phase::messages() const {
+  if (has_steps_of_its_own(kind)) return messages_of_its_own(*this);
   const auto n = static_cast<uint64_t>(ring.size);
   const uint64_t halves = kind == Collective::kAllReduce ? 2 : 1;
   switch (implementation.algorithm) {
@@ -283,6 +285,7 @@ uint64_t Phase::messages() const {
 }
 
 std::unique_ptr<StepAlgorithm> make_steps(const Phase& phase, StepPort& port) {
+  if (has_steps_of_its_own(phase.kind)) return make_steps_of_its_own(phase, port);
   switch (phase.implementation.algorithm) {
     case Algorithm::kRing:
       return std::make_unique<RingSteps>(phase, port);

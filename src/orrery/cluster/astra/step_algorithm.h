@@ -68,6 +68,7 @@ class StepAlgorithm {
 /// direct: as many, to every rank in turn, `window` of them at once.
 /// halvingDoubling: log2 N messages of S/2, S/4 … to ranks ever twice as far, and back.
 /// doubleBinaryTree: S up a binary tree and down again; chunks take turns between two trees.
+/// Reduce, gather, scatter and barrier have steps of their own (rooted_steps.h).
 std::unique_ptr<StepAlgorithm> make_steps(const Phase& phase, StepPort& port);
 
 /// A place of the binary trees over `size` ranks, a power of two: one leaf's chain of parents

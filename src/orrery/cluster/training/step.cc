@@ -11,22 +11,14 @@ namespace orrery {
 /// A strategy's work: a part for each distinct layer, then embedding and head.
 struct TrainingModel::Parts {
   std::vector<RankWork> works;
-  std::vector<std::vector<double>> counts;  ///< Of each part, by stage.
+  std::vector<std::vector<double>> counts;    ///< Of each part, by stage.
+  std::vector<std::vector<double>> by_chunk;  ///< … by chunk, as `layers_by_chunk` has them.
   size_t embedding = 0, head = 0;
 };
 
 namespace {
 
 size_t index(TrafficCause cause) { return static_cast<size_t>(cause); }
-
-/// One pass of one part, timed for one micro-batch.
-struct PassTime {
-  Seconds kernels;
-  Seconds gaps;  ///< Between kernels, and where the host is late.
-  std::array<Seconds, kTrafficCauseCount> exposed{}, traffic{};
-
-  Seconds total() const { return std::accumulate(exposed.begin(), exposed.end(), kernels + gaps); }
-};
 
 /// Spreads of exposed traffic, in seconds: own ones are independent, shared ones are not.
 struct TrafficError {
@@ -41,7 +33,21 @@ struct TrafficError {
   double variance() const { return own + shared * shared; }
 };
 
+RankMemory largest(const std::vector<RankMemory>& stages) {
+  return *std::ranges::max_element(
+      stages, [](const RankMemory& a, const RankMemory& b) { return a.total() < b.total(); });
+}
+
 }  // namespace
+
+void PassTime::add(const PassTime& other, double count) {
+  kernels += other.kernels * count;
+  gaps += other.gaps * count;
+  for (size_t i = 0; i < kTrafficCauseCount; ++i) {
+    exposed[i] += other.exposed[i] * count;
+    traffic[i] += other.traffic[i] * count;
+  }
+}
 
 Seconds StepEstimate::exposed_communication() const {
   return std::accumulate(exposed.begin(), exposed.end(), Seconds());
@@ -104,18 +110,22 @@ TrainingModel::Parts TrainingModel::parts_of(const Strategy& strategy,
   const std::vector<int> by_chunk =
       layers_by_chunk(static_cast<int>(model_.layers.size()), strategy.pipeline, strategy.chunks);
   parts.counts.assign(parts.works.size(), std::vector<double>(stages, 0));
+  parts.by_chunk.assign(parts.works.size(), std::vector<double>(by_chunk.size(), 0));
+  const auto count = [&](size_t part, size_t chunk) {
+    ++parts.by_chunk[part][chunk];
+    ++parts.counts[part][chunk % stages];
+  };
   size_t layer = 0;
   for (size_t chunk = 0; chunk < by_chunk.size(); ++chunk)
-    for (int i = 0; i < by_chunk[chunk]; ++i)
-      ++parts.counts[static_cast<size_t>(kind_of_[layer++])][chunk % stages];
-  parts.counts[parts.embedding].front() = 1;
-  parts.counts[parts.head].back() = 1;
+    for (int i = 0; i < by_chunk[chunk]; ++i) count(static_cast<size_t>(kind_of_[layer++]), chunk);
+  count(parts.embedding, 0);
+  count(parts.head, by_chunk.size() - 1);
   return parts;
 }
 
-RankMemory TrainingModel::memory_of(const Parts& parts, const Strategy& s) const {
+std::vector<RankMemory> TrainingModel::memory_of(const Parts& parts, const Strategy& s) const {
   const auto stages = static_cast<size_t>(s.pipeline);
-  RankMemory most;
+  std::vector<RankMemory> by_stage;
   for (size_t stage = 0; stage < stages; ++stage) {
     double dense = 0, experts = 0, kept = 0, working = 0;
     for (size_t i = 0; i < parts.works.size(); ++i) {
@@ -160,12 +170,16 @@ RankMemory TrainingModel::memory_of(const Parts& parts, const Strategy& s) const
             std::max(largest, parts.works[i].dense_parameters + parts.works[i].expert_parameters);
       here.working += Bytes(largest * (2 * 2 + gradient));
     }
-    if (here.total() > most.total()) most = here;
+    by_stage.push_back(here);
   }
-  return most;
+  return by_stage;
 }
 
 RankMemory TrainingModel::memory(const Strategy& strategy) const {
+  return largest(memory_by_stage(strategy));
+}
+
+std::vector<RankMemory> TrainingModel::memory_by_stage(const Strategy& strategy) const {
   std::vector<std::string> none;
   return memory_of(parts_of(strategy, none), strategy);
 }
@@ -197,10 +211,12 @@ std::vector<std::pair<std::string, std::string>> TrainingModel::provenance() con
 /// One strategy's step, from the launches of all its parts to its interval.
 class TrainingModel::Evaluation {
  public:
-  Evaluation(const TrainingModel& model, const Strategy& strategy, const Parts& parts)
+  Evaluation(const TrainingModel& model, const Strategy& strategy, const Parts& parts,
+             const Stragglers& stragglers)
       : m_(model),
         s_(strategy),
         parts_(parts),
+        pipelines_(pipeline_paces(strategy, stragglers, model.cluster_.node_size())),
         micro_batches_(static_cast<double>(strategy.micro_batches())),
         stages_(static_cast<size_t>(strategy.pipeline)) {}
 
@@ -219,13 +235,37 @@ class TrainingModel::Evaluation {
     answer_.energy = state.energy * s_.gpus;
     find_interval();
     count_model();
-    answer_.memory = m_.memory_of(parts_, s_);
+    answer_.memory = largest(m_.memory_of(parts_, s_));
     return answer_;
+  }
+
+  /// What `run` found, by stage and chunk.
+  StepCosts costs() const {
+    StepCosts costs = once_;
+    costs.stages.assign(stages_, std::vector<ChunkTimes>(static_cast<size_t>(s_.chunks)));
+    for (size_t stage = 0; stage < stages_; ++stage)
+      for (size_t chunk = 0; chunk < costs.stages[stage].size(); ++chunk)
+        for (size_t i = 0; i < parts_.works.size(); ++i) {
+          const double n = parts_.by_chunk[i][chunk * stages_ + stage];
+          const auto& times = timed_[timed_as_[stage]].parts[i];
+          ChunkTimes& here = costs.stages[stage][chunk];
+          here.forward.add(times[0], n);
+          here.backward.add(times[1], n);
+          here.again.add(times[2], n);
+          here.weights += times[1].kernels * (parts_.works[i].weight_share * n);
+        }
+    return costs;
   }
 
  private:
   struct Span {
     size_t begin = 0, end = 0;
+  };
+  /// All parts at one pace.
+  struct Timed {
+    Pace pace;
+    std::vector<std::array<PassTime, 3>> parts;
+    TrafficError error;
   };
 
   Span add(const Pass& pass, double count) {
@@ -272,7 +312,11 @@ class TrainingModel::Evaluation {
     return std::accumulate(counts.begin(), counts.end(), 0.0);
   }
 
-  PassTime time_of(const Pass& pass, const Span& span) {
+  const CollectivePredictor& collectives(const SlowNodes* link) const {
+    return link != nullptr ? *link->collectives : *m_.collectives_;
+  }
+
+  PassTime time_of(const Pass& pass, const Span& span, const Pace& pace, TrafficError& error) {
     const TrainingConstants& c = m_.constants_;
     PassTime t;
     double launches = 0;
@@ -281,37 +325,73 @@ class TrainingModel::Evaluation {
       t.kernels += alone_[kernel_of_[i]].seconds * (launch.count * launch.times);
       launches += launch.count;
     }
+    t.kernels = t.kernels / pace.speed;
     t.gaps = c.gap * launches;
     const Seconds host = c.host * launches;
     if (!s_.graphs && host > t.kernels + t.gaps) t.gaps = host - t.kernels;
     Seconds free = t.kernels;  // compute that traffic can still hide behind
     for (const Traffic& traffic : pass.traffic) {
-      const CollectiveEstimate found = m_.collectives_->predict(traffic.call);
+      const CollectiveEstimate found = collectives(pace.link).predict(traffic.call);
       const Seconds time = found.estimate.seconds * traffic.count;
       const Seconds hidden = std::min(time * traffic.hidden_behind, free);
       free = free - hidden;
       t.kernels += hidden * c.slowdown;
       t.traffic[index(traffic.cause)] += time;
       t.exposed[index(traffic.cause)] += time - hidden;
-      error_.add(found.estimate, (time - hidden).value * micro_batches_);
+      error.add(found.estimate, (time - hidden).value * micro_batches_);
     }
     return t;
   }
 
-  /// Stages, the pipeline they form, and what runs once a step, from the estimates at hand.
-  void place() {
-    answer_ = {};
-    error_ = {};
-    std::vector<std::array<PassTime, 3>> times;
+  Timed timed(const Pace& pace) {
+    Timed found;
+    found.pace = pace;
     for (size_t i = 0; i < parts_.works.size(); ++i) {
       const RankWork& w = parts_.works[i];
-      times.push_back({time_of(w.forward, spans_[i][0]), time_of(w.backward, spans_[i][1]),
-                       time_of(w.again, spans_[i][2])});
+      found.parts.push_back({time_of(w.forward, spans_[i][0], pace, found.error),
+                             time_of(w.backward, spans_[i][1], pace, found.error),
+                             time_of(w.again, spans_[i][2], pace, found.error)});
     }
+    return found;
+  }
+
+  /// The step of the pipeline that takes longest, from the estimates at hand.
+  void place() {
+    timed_.clear();
+    double speed = 1;
+    const SlowNodes* link = nullptr;
+    for (const PipelinePace& pipeline : pipelines_)
+      for (const Pace& pace : pipeline.stages) {
+        speed = std::min(speed, pace.speed);
+        if (pace.link != nullptr && (link == nullptr || pace.link->share < link->share))
+          link = pace.link;
+        if (std::ranges::find(timed_, pace, &Timed::pace) == timed_.end())
+          timed_.push_back(timed(pace));
+      }
+    size_t longest = 0;
+    Seconds most(-1);
+    for (size_t i = 0; i < pipelines_.size(); ++i) {
+      place(pipelines_[i], speed, link);
+      if (answer_.step.value > most) most = answer_.step.value, longest = i;
+    }
+    if (longest + 1 < pipelines_.size()) place(pipelines_[longest], speed, link);
+  }
+
+  /// Stages, the pipeline they form, and what runs once a step. Of all data ranks, the slowest
+  /// device and the slowest link decide when sums and the optimiser are through.
+  void place(const PipelinePace& pipeline, double speed, const SlowNodes* link) {
+    answer_ = {};
+    once_ = {};
+    once_.data_rank = pipeline.data_rank;
+    timed_as_.clear();
+    for (const Pace& pace : pipeline.stages)
+      timed_as_.push_back(
+          static_cast<size_t>(std::ranges::find(timed_, pace, &Timed::pace) - timed_.begin()));
     std::vector<Seconds> forward(stages_), backward(stages_);
     size_t slowest = 0;
     Seconds sum;
     for (size_t stage = 0; stage < stages_; ++stage) {
+      const auto& times = timed_[timed_as_[stage]].parts;
       for (size_t i = 0; i < parts_.works.size(); ++i) {
         const double n = parts_.counts[i][stage];
         forward[stage] += times[i][0].total() * n;
@@ -320,6 +400,9 @@ class TrainingModel::Evaluation {
       sum += forward[stage] + backward[stage];
       if (forward[stage] + backward[stage] > forward[slowest] + backward[slowest]) slowest = stage;
     }
+    once_.slowest = slowest;
+    error_ = timed_[timed_as_[slowest]].error;
+    const auto& times = timed_[timed_as_[slowest]].parts;
     answer_.bubble = std::max(Seconds(), sum - forward[slowest] - backward[slowest]) / s_.chunks;
     if (s_.schedule == PipelineSchedule::kZeroBubble) {
       Seconds weights;
@@ -340,10 +423,12 @@ class TrainingModel::Evaluation {
         }
       }
     }
-    add_sends();
-    if (s_.zero < 3) add_data_traffic(forward[slowest], backward[slowest]);
+    add_sends(collectives(pipeline.slowest_link()));
+    if (s_.zero < 3) add_data_traffic(forward[slowest], backward[slowest], collectives(link));
     for (size_t i = optimizer_.begin; i < optimizer_.end; ++i)
       answer_.optimizer += alone_[kernel_of_[i]].seconds;
+    answer_.optimizer = answer_.optimizer / speed;
+    once_.optimizer = answer_.optimizer;
     answer_.step.value = answer_.compute() + answer_.gaps + answer_.exposed_communication() +
                          answer_.bubble + answer_.optimizer;
   }
@@ -357,31 +442,33 @@ class TrainingModel::Evaluation {
   /// Between stages: in a filling pipeline all sends stand in the way, later those that nothing
   /// hides. Each tensor rank sends its share, and where sequences are not split they put the
   /// shares together again (Narayanan et al. 2021, sec. 4.1).
-  void add_sends() {
+  void add_sends(const CollectivePredictor& collectives) {
     if (s_.pipeline == 1) return;
     const Bytes whole(static_cast<double>(s_.micro_batch * s_.length * m_.model_.hidden) * 2 /
                       s_.context);
-    Estimate send = m_.collectives_
-                        ->predict({CollectiveKind::kSendReceive,
-                                   whole / s_.tensor,
-                                   {2, s_.tensor * s_.context * s_.data()},
-                                   ElementType::kBF16})
+    Estimate send = collectives
+                        .predict({CollectiveKind::kSendReceive,
+                                  whole / s_.tensor,
+                                  {2, s_.tensor * s_.context * s_.data()},
+                                  ElementType::kBF16})
                         .estimate;
     if (s_.tensor > 1 && !s_.sequence)
       send.seconds +=
-          m_.collectives_
-              ->predict({CollectiveKind::kAllGather, whole, {s_.tensor, 1}, ElementType::kBF16})
+          collectives
+              .predict({CollectiveKind::kAllGather, whole, {s_.tensor, 1}, ElementType::kBF16})
               .estimate.seconds;
     const double filling = 2.0 * (s_.pipeline - 1);
     const double sends = 2 * micro_batches_ * s_.chunks + filling;
     const bool hides = s_.overlap_pipeline && s_.chunks > 1;
+    once_.send = send.seconds;
+    once_.sends_hide = hides;
     add_traffic(TrafficCause::kPipeline, send, send.seconds * sends,
                 send.seconds * (hides ? filling : sends));
   }
 
   /// Sums of gradients behind the last backward pass, gathering of weights behind the first
   /// forward one: what sticks out, one bucket at least.
-  void add_data_traffic(Seconds forward, Seconds backward) {
+  void add_data_traffic(Seconds forward, Seconds backward, const CollectivePredictor& collectives) {
     const double width = s_.wide_gradients ? 4 : 2;
     const std::array<std::pair<double, RankGroup>, 2> kinds = {
         {{dense_, {s_.dense_replicas(), s_.tensor}},
@@ -393,8 +480,10 @@ class TrainingModel::Evaluation {
       const double bucket = std::min(1.0, m_.constants_.bucket.value / (held * width));
       const auto add = [&](TrafficCause cause, CollectiveKind code, double bytes, ElementType type,
                            Seconds window) {
-        const Estimate e = m_.collectives_->predict({code, Bytes(bytes), group, type}).estimate;
-        add_traffic(cause, e, e.seconds, std::max(e.seconds - window, e.seconds * bucket));
+        const Estimate e = collectives.predict({code, Bytes(bytes), group, type}).estimate;
+        const Seconds exposed = std::max(e.seconds - window, e.seconds * bucket);
+        once_.data.push_back({cause, e.seconds, exposed});
+        add_traffic(cause, e, e.seconds, exposed);
       };
       add(TrafficCause::kGradients,
           s_.zero > 0 ? CollectiveKind::kReduceScatter : CollectiveKind::kAllReduce, held * width,
@@ -442,6 +531,7 @@ class TrainingModel::Evaluation {
   const TrainingModel& m_;
   const Strategy& s_;
   const Parts& parts_;
+  std::vector<PipelinePace> pipelines_;
   double micro_batches_;
   size_t stages_;
   Program program_;
@@ -452,14 +542,27 @@ class TrainingModel::Evaluation {
   std::vector<std::array<Span, 3>> spans_;  ///< Of each part: forward, backward, again.
   Span optimizer_;
   double dense_ = 0, experts_ = 0;  ///< Parameters of the stage that holds most.
+  // Of the pipeline that was placed last:
+  std::vector<Timed> timed_;      ///< At each pace there is.
+  std::vector<size_t> timed_as_;  ///< Of each stage, which of those.
   TrafficError error_;
+  StepCosts once_;  ///< But for its stages.
   StepEstimate answer_;
 };
 
-StepEstimate TrainingModel::evaluate(const Strategy& strategy) const {
+StepEstimate TrainingModel::evaluate(const Strategy& strategy, const Stragglers& stragglers) const {
   std::vector<std::string> none;
   const Parts parts = parts_of(strategy, none);
-  return Evaluation(*this, strategy, parts).run();
+  return Evaluation(*this, strategy, parts, stragglers).run();
+}
+
+StepInDetail TrainingModel::evaluate_in_detail(const Strategy& strategy,
+                                               const Stragglers& stragglers) const {
+  std::vector<std::string> none;
+  const Parts parts = parts_of(strategy, none);
+  Evaluation evaluation(*this, strategy, parts, stragglers);
+  const StepEstimate estimate = evaluation.run();
+  return {estimate, evaluation.costs()};
 }
 
 }  // namespace orrery

@@ -8,6 +8,8 @@
 
 #include "orrery/cluster/collective.h"
 #include "orrery/cluster/training/rank_work.h"
+#include "orrery/cluster/training/step_costs.h"
+#include "orrery/cluster/training/stragglers.h"
 #include "orrery/cluster/training/strategy.h"
 #include "orrery/kernel/kernel_model.h"
 
@@ -18,8 +20,6 @@ struct RankMemory {
   Bytes weights, gradients, optimizer, activations, working, other;
   Bytes total() const { return weights + gradients + optimizer + activations + working + other; }
 };
-
-inline constexpr size_t kTrafficCauseCount = static_cast<size_t>(TrafficCause::kParameters) + 1;
 
 /// One training step as a strategy runs it; times are those of the slowest stage, and add up.
 struct StepEstimate {
@@ -40,6 +40,12 @@ struct StepEstimate {
   Seconds exposed_communication() const;
 };
 
+/// The estimate, and what its timeline is drawn from.
+struct StepInDetail {
+  StepEstimate estimate;
+  StepCosts costs;
+};
+
 /// Evaluates strategies for one model on one cluster. Thread-safe.
 ///
 /// A stage i of p takes fᵢ and bᵢ for a micro-batch's passes, exposed traffic included. With m
@@ -49,6 +55,9 @@ struct StepEstimate {
 /// f + b − 2·w instead of f + b where a stage waits, w being its weight gradients (Qi et al.
 /// 2024). Traffic of data ranks that hides behind the last micro-batch's backward pass costs
 /// what sticks out, one bucket at least.
+///
+/// Of pipelines with stragglers the slowest counts, since data ranks wait for each other: its
+/// stages' kernels are stretched, its traffic takes what it takes on a network with slow links.
 class TrainingModel {
  public:
   TrainingModel(TransformerDescription model, Cluster cluster,
@@ -57,9 +66,12 @@ class TrainingModel {
                 TrainingConstants constants);
 
   /// Of a strategy without `faults`.
-  StepEstimate evaluate(const Strategy& strategy) const;
+  StepEstimate evaluate(const Strategy& strategy, const Stragglers& stragglers = {}) const;
+  StepInDetail evaluate_in_detail(const Strategy& strategy, const Stragglers& stragglers) const;
   /// Memory alone, in a tenth of the time.
   RankMemory memory(const Strategy& strategy) const;
+  /// … of each stage's ranks.
+  std::vector<RankMemory> memory_by_stage(const Strategy& strategy) const;
   /// What the answer leaves out.
   std::vector<std::string> gaps(const Strategy& strategy) const;
 
@@ -73,7 +85,7 @@ class TrainingModel {
   struct Parts;
   class Evaluation;
   Parts parts_of(const Strategy& strategy, std::vector<std::string>& gaps) const;
-  RankMemory memory_of(const Parts& parts, const Strategy& strategy) const;
+  std::vector<RankMemory> memory_of(const Parts& parts, const Strategy& strategy) const;
 
   TransformerDescription model_;
   std::vector<Layer> kinds_;  ///< Distinct layers.

@@ -3,95 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <functional>
-
-#include "orrery/cluster/training/gpt_for_test.h"
+#include "orrery/cluster/training/model_for_test.h"
 
 namespace orrery {
 namespace {
 
+using namespace training_for_test;
+
 using testing::Contains;
 using testing::Pair;
-
-/// Times as a function of the kernel.
-class FakeKernels final : public Predictor {
- public:
-  explicit FakeKernels(std::function<double(const Kernel&)> time) : time_(std::move(time)) {}
-  std::string_view name() const override { return "fake"; }
-  void predict(std::span<const Kernel> kernels, OperatingPoints /*points*/,
-               std::span<Estimate> estimates) const override {
-    for (size_t i = 0; i < kernels.size(); ++i) {
-      estimates[i].seconds = Seconds(time_(kernels[i]));
-      estimates[i].joules = Joules(300 * time_(kernels[i]));
-      estimates[i].own_spread = 0.1F;
-    }
-  }
-  Explanation explain(const Kernel& /*kernel*/, const OperatingPoint& /*point*/) const override {
-    return {};
-  }
-  std::vector<std::string> gaps(const Kernel& /*kernel*/) const override {
-    return {"a kernel's gap"};
-  }
-  std::vector<std::string> gaps(const OperatingPoint& /*point*/) const override { return {}; }
-
- private:
-  std::function<double(const Kernel&)> time_;
-};
-
-class FakeCollectives final : public CollectivePredictor {
- public:
-  explicit FakeCollectives(std::function<double(const CollectiveCall&)> time)
-      : time_(std::move(time)) {}
-  CollectiveEstimate predict(const CollectiveCall& call) const override {
-    CollectiveEstimate answer;
-    answer.estimate.seconds = Seconds(time_(call));
-    return answer;
-  }
-  CollectiveTrust trust(const CollectiveCall& /*call*/) const override { return {}; }
-  std::vector<std::string> gaps() const override { return {"a collective's gap"}; }
-  std::vector<std::pair<std::string, std::string>> provenance() const override { return {}; }
-
- private:
-  std::function<double(const CollectiveCall&)> time_;
-};
-
-/// Only fused attention takes time, which layers alone have, so that stages are equal: 1 ms
-/// forward, twice that backward.
-double attention_alone(const Kernel& kernel) {
-  return kernel.family == KernelFamily::kAttention ? 1e-3 : 0;
-}
-double ten_microseconds(const Kernel& /*kernel*/) { return 1e-5; }
-double nothing(const CollectiveCall& /*call*/) { return 0; }
-
-TrainingConstants plain() {
-  TrainingConstants constants;
-  constants.attention_backward = 2;
-  return constants;
-}
-
-TrainingModel model(std::function<double(const Kernel&)> kernel,
-                    std::function<double(const CollectiveCall&)> collective,
-                    const TrainingConstants& constants = plain(), int64_t layers = 8) {
-  Cluster cluster;
-  cluster.name = "test";
-  FabricTier inside, outside;
-  inside.size = 8;
-  outside.size = 64;
-  cluster.tiers = {inside, outside};
-  return {gpt_for_test(layers, 256, 8, 1024), cluster,
-          std::make_shared<FakeKernels>(std::move(kernel)),
-          std::make_shared<FakeCollectives>(std::move(collective)), constants};
-}
-
-Strategy pipeline(int stages, int chunks, int64_t micro_batches) {
-  Strategy s;
-  s.gpus = s.pipeline = stages;
-  s.chunks = chunks;
-  s.global_batch = micro_batches;
-  s.length = 256;
-  return s;
-}
 
 double sum_of_parts(const StepEstimate& e) {
   return (e.forward + e.backward + e.again + e.exposed_communication() + e.bubble + e.optimizer +

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "orrery/api/train.h"
+
+namespace CLI {
+class App;
+}
+
+namespace orrery {
+
+/// What every command about training asks: the model, the cluster, the batch.
+class TrainingOptions {
+ public:
+  void declare(CLI::App& app, TrainingQuestion& question);
+  /// What the texts say, put into the question; `kUsage` where they say nothing.
+  void resolve(TrainingQuestion& question) const;
+
+ private:
+  std::vector<std::string> sets_;
+  std::string dtype_ = "bf16";
+};
+
+}  // namespace orrery

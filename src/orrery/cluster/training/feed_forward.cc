@@ -1,0 +1,115 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "orrery/cluster/training/layer_builder.h"
+#include "orrery/kernel/operator_kernel.h"
+#include "orrery/model/torch/torch_kernels.h"
+
+namespace orrery {
+
+void LayerBuilder::feed(const LinearBlock& /*block*/) {
+  enter();
+  linear(tokens_, model_.hidden, model_.hidden, false);
+  leave();
+}
+
+void LayerBuilder::feed(const DenseFeedForward& f) {
+  enter();
+  dense(f, tokens_);
+  leave();
+}
+
+void LayerBuilder::dense(const DenseFeedForward& f, int64_t rows) {
+  const int64_t inner = f.inner / s_.tensor;
+  linear(rows, (f.gated ? 2 : 1) * inner, model_.hidden, f.up.bias);
+  activate(static_cast<double>(rows) * static_cast<double>(inner), f.gated);
+  linear(rows, model_.hidden, inner, false);
+  if (f.down.bias) work_.dense_parameters += static_cast<double>(model_.hidden);
+}
+
+void LayerBuilder::activate(double elements, bool gated) {
+  const double in = gated ? 2 : 1;
+  forward(bytes_loop(elements, in * kHalf, kHalf));
+  backward(bytes_loop(elements, (in + 1) * kHalf, in * kHalf));
+  work_.kept_bytes += elements * (in * kHalf + kept_input());
+}
+
+void LayerBuilder::feed(const MixtureOfExperts& m) {
+  const int64_t width = m.latent > 0 ? m.latent : model_.hidden;
+  // Each token is on one rank; without sequences split, tensor ranks share them out.
+  const double mine = tokens() / s_.tensor;
+  const double rows = mine * static_cast<double>(m.active);
+  router(m);
+  if (m.latent > 0) {
+    linear(static_cast<int64_t>(mine), m.latent, model_.hidden, false);
+    linear(static_cast<int64_t>(mine), model_.hidden, m.latent, false);
+  }
+  const double moved = rows * static_cast<double>(width);
+  // To their experts: sent and sorted; and back, weighed and summed.
+  for (int i = 0; i < 2; ++i) {
+    forward(elementwise(moved, 2));
+    backward(elementwise(moved, 2));
+    for (Pass* pass : {&work_.forward, &work_.backward})
+      dispatch(*pass, mine * static_cast<double>(width) * kHalf, static_cast<double>(m.active));
+  }
+  const int64_t local = std::max<int64_t>(1, m.experts / s_.expert);
+  grouped(local, rows, (m.gated ? 2 : 1) * m.inner, width, false);
+  activate(rows * static_cast<double>(m.inner), m.gated);
+  grouped(local, rows, width, m.inner, true);
+  work_.kept_bytes += moved * (kHalf + kept_input());
+  if (m.shared) {
+    enter();
+    dense(*m.shared, tokens_);
+    leave();
+    forward(elementwise(own(model_.hidden), 3));
+  }
+  if (m.beside) dense(*m.beside, tokens_);
+}
+
+void LayerBuilder::dispatch(Pass& pass, double bytes, double active) {
+  const auto send = [&](double sent, RankGroup group) {
+    if (Traffic* t = talk(pass, CollectiveKind::kAllToAll, sent, group, TrafficCause::kExperts))
+      t->hidden_behind = s_.overlap_experts ? c_.hidden_experts : 0;
+  };
+  if (s_.expert <= node_) return send(bytes * active, expert_group());
+  const int nodes = (s_.expert + node_ - 1) / node_;
+  const double met = nodes * (1 - std::pow(1 - 1.0 / nodes, active));
+  send(bytes * met, {nodes, node_});
+  send(bytes * active, {node_, 1});
+}
+
+void LayerBuilder::router(const MixtureOfExperts& m) {
+  const auto rows = static_cast<int64_t>(tokens() / s_.tensor);
+  linear(rows, m.experts, model_.hidden, m.router.bias, false);
+  const double scores = static_cast<double>(rows) * static_cast<double>(m.experts);
+  // Softmax or sigmoid, choice, counts, indices: several small kernels in 32 bits.
+  for (int i = 0; i < 6; ++i) {
+    forward(bytes_loop(scores, kWide, kWide));
+    if (i < 3) backward(bytes_loop(scores, kWide, kWide));
+  }
+  work_.kept_bytes += scores * 2 * kWide;
+}
+
+void LayerBuilder::grouped(int64_t local, double rows, int64_t n, int64_t k,
+                           bool quantised_before) {
+  const auto count = static_cast<double>(local);
+  const auto m = std::max<int64_t>(1, static_cast<int64_t>(rows / count));
+  const std::string_view dtype = narrow_ ? dtype_of(s_.precision) : dtype_of(plain());
+  forward(product(dtype, m, n, k), count);
+  backward(product(dtype, m, k, n), count);
+  backward(product(dtype, n, k, m), count);
+  accumulate(static_cast<double>(local * n) * static_cast<double>(k));
+  if (narrow_) {
+    if (!quantised_before) forward(quantise(rows * static_cast<double>(k)));
+    backward(quantise(rows * static_cast<double>(n)));
+  }
+  const double flops = 2 * rows * static_cast<double>(n) * static_cast<double>(k);
+  work_.expert_parameters += static_cast<double>(local * n) * static_cast<double>(k);
+  work_.model_flops += 3 * flops * s_.tensor;
+  backward_flops_ += 2 * flops;
+  weight_flops_ += flops;
+}
+
+}  // namespace orrery

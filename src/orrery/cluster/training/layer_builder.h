@@ -1,0 +1,129 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "orrery/cluster/training/rank_work.h"
+
+namespace orrery {
+
+/// Bytes of an activation, of a dropout mask, of a 32-bit number.
+inline constexpr double kHalf = 2, kMask = 1, kWide = 4;
+
+/// As kernels of single operators name it.
+std::string_view dtype_of(TrainingPrecision precision);
+
+/// Puts together the passes of one layer. Sizes are those of one rank. Mixers are in mixers.cc,
+/// feed-forward parts in feed_forward.cc.
+class LayerBuilder {
+ public:
+  LayerBuilder(const TransformerDescription& model, const Strategy& strategy, int node,
+               const TrainingConstants& constants, std::vector<std::string>& gaps);
+  RankWork finish();
+  void layer(const Layer& layer);
+  void embedding();
+  void head();
+
+ private:
+  double tokens() const { return static_cast<double>(tokens_); }
+  double own(int64_t width) const;
+  RankGroup tensor_group() const { return {s_.tensor, 1}; }
+  RankGroup context_group() const { return {s_.context, s_.tensor}; }
+  RankGroup expert_group() const { return {s_.expert, 1}; }
+
+  static void add(Pass& pass, const Kernel& kernel, double count, double times);
+  /// What `after` has and `before`, of which it grew, has not.
+  static Pass difference(const Pass& after, const Pass& before);
+  void forward(const Kernel& kernel, double count = 1, double times = 1);
+  void backward(const Kernel& kernel, double count = 1, double times = 1);
+
+  /// A loop over `elements` that reads and writes so many bytes for each.
+  Kernel bytes_loop(double elements, double read, double written) const;
+  Kernel elementwise(double elements, double tensors) const;
+
+  Traffic* talk(Pass& pass, CollectiveKind kind, double bytes, RankGroup group, TrafficCause cause,
+                double count = 1);
+
+  double hidden_by_products() const { return s_.overlap_tensor ? c_.hidden_share : 0; }
+
+  /// Before split products: all tokens' vectors on every tensor rank.
+  void enter();
+  /// After them: each rank's part of the sum.
+  void leave();
+  void leave_backward();
+  void mark(Traffic* traffic) const;
+
+  Kernel product(std::string_view dtype, int64_t m, int64_t n, int64_t k) const;
+
+  /// y[m,n] = x[m,k]·w[n,k]ᵀ and its two gradients. In 8 bits, operands are quantised first, in
+  /// both orders since a weight gradient sums over the other one; of the activations when they
+  /// are made, where `quantised_before` says that the kernel which makes them does it.
+  void linear(int64_t m, int64_t n, int64_t k, bool bias, bool narrow = true,
+              bool quantised_before = true);
+  /// Weight gradients are added to 32-bit sums: a read of those and a wider write, most of it
+  /// not hidden by the product.
+  void accumulate(double parameters);
+  TrainingPrecision plain() const;
+
+  /// Bytes of an element that a linear layer keeps of its input.
+  double kept_input() const { return narrow_ ? 1 : kHalf; }
+  /// To 8 bits in both orders; a scale for a whole tensor needs a look at all of it first.
+  Kernel quantise(double elements) const;
+
+  void norm();
+  /// x + dropout(f(x) + bias); in the backward pass two gradients meet.
+  void residual();
+
+  void mix(const std::monostate& /*none*/) {}
+  void mix(const SoftmaxAttention& a);
+  void mix(const LatentAttention& a);
+  /// Chunks of tokens: products inside a chunk, states from one to the next (Dao and Gu 2024).
+  void mix(const StateSpace& m);
+  void mix(const LinearBlock& /*block*/) { linear(tokens_, model_.hidden, model_.hidden, false); }
+  void mix(const CompressedAttention& /*mixer*/) { refuse("compressed attention (DeepSeek-V4)"); }
+  void mix(const DeltaAttention& /*mixer*/) { refuse("linear attention by the delta rule"); }
+
+  struct Heads {
+    int64_t heads, groups, head, value_head, window;
+    bool sinks;
+  };
+  /// softmax(q·kᵀ)·v. Of a sequence that ranks share, each sees on average half of all keys.
+  void attend(const Heads& a);
+  /// Keys and values go round while attention computes on those at hand.
+  void exchange_context(int64_t width);
+  void gate(int64_t width);
+  /// A projection that every tensor rank keeps whole and runs on its own tokens.
+  void whole_linear(int64_t n, int64_t k);
+
+  void feed(const std::monostate& /*none*/) {}
+  void feed(const LinearBlock& /*block*/);
+  void feed(const DenseFeedForward& f);
+  void feed(const MixtureOfExperts& m);
+  void dense(const DenseFeedForward& f, int64_t rows);
+  /// The product's result and the activation's are kept.
+  void activate(double elements, bool gated);
+  /// `bytes` of a rank's tokens, each to `active` experts. Between nodes a token goes once to each
+  /// node that has one of its experts, and from there to its devices (DeepEP; HybridEP): of N
+  /// nodes that is N·(1 − (1 − 1/N)^active) on average.
+  void dispatch(Pass& pass, double bytes, double active);
+  void router(const MixtureOfExperts& m);
+  /// Rows of all local experts, one product each, as Transformer Engine's grouped layers run them.
+  void grouped(int64_t local, double rows, int64_t n, int64_t k, bool quantised_before);
+
+  [[noreturn]] void refuse(std::string_view what) const;
+  void note(const std::string& text);
+
+  const TransformerDescription& model_;
+  const Strategy& s_;
+  int node_;
+  const TrainingConstants& c_;
+  std::vector<std::string>& gaps_;
+  ElementType half_;
+  bool narrow_;
+  int64_t tokens_, own_tokens_;
+  RankWork work_;
+  double backward_flops_ = 0, weight_flops_ = 0;
+};
+
+}  // namespace orrery
