@@ -36,8 +36,8 @@ BytesPerSecond between_engines(const Cluster& cluster, int devices) {
 ReplicaOptions replica_options(const ServingRequest& request, const Pool& pool) {
   ReplicaOptions options;
   options.scheduler = request.scheduler;
-  options.scheduler.max_batched_tokens = pool.request.max_batched_tokens;
-  options.scheduler.max_seqs = pool.request.max_seqs;
+  options.scheduler.max_batched_tokens = pool.engine.max_batched_tokens;
+  options.scheduler.max_seqs = pool.engine.max_seqs;
   options.ranks = pool.request.layout.attention_data;
   options.asynchronous = request.asynchronous.value_or(pool.engine.times->costs().ahead);
   options.speculation = request.speculation;

@@ -36,15 +36,16 @@ Cluster cluster_of(const Catalogue& catalogue, const std::string& device,
 /// The most that a step holds beside weights and cache: activations of the widest layer, or what
 /// choosing the next tokens takes. The logits of every sequence: 16 bits, 32 bits, sorted with
 /// their 64-bit places, and probabilities (vLLM's sampler, which its profiling run includes).
-double working_bytes(const EngineRequest& request, const TransformerDescription& model) {
+double working_bytes(const ServingEngine& engine, const ServingLayout& layout) {
+  const TransformerDescription& model = engine.model;
   int64_t widest = 4 * model.hidden;
   for (const Layer& layer : model.layers)
     if (const auto* dense = std::get_if<DenseFeedForward>(&layer.feed_forward))
-      widest = std::max(widest, 3 * dense->inner / request.layout.tensor);
-  const double activations = static_cast<double>(request.max_batched_tokens) *
+      widest = std::max(widest, 3 * dense->inner / layout.tensor);
+  const double activations = static_cast<double>(engine.max_batched_tokens) *
                              static_cast<double>(widest + 2 * model.hidden) * 2;
   const double sampling =
-      static_cast<double>(request.max_seqs) * static_cast<double>(model.vocabulary) * 22;
+      static_cast<double>(engine.max_seqs) * static_cast<double>(model.vocabulary) * 22;
   return std::max(activations, sampling);
 }
 
@@ -61,6 +62,14 @@ ServingEngine Session::serving_engine(const EngineRequest& request) const {
     throw_infeasible(fmt::format("{} has {:.0f} devices at most, not {}", engine.cluster.name,
                                  engine.cluster.largest(), layout.devices()));
   const EngineCosts costs = load_engine_costs(data_folder_, request.engine, request.settings);
+  // vLLM runs fewer sequences where there is little room for them.
+  constexpr double kLargeDevice = 70e9;
+  constexpr int64_t kFewSequences = 256;
+  engine.max_batched_tokens =
+      request.max_batched_tokens > 0 ? request.max_batched_tokens : costs.batched_tokens;
+  engine.max_seqs = request.max_seqs > 0 ? request.max_seqs : costs.sequences;
+  if (request.max_seqs == 0 && engine.cluster.device.usable_memory.value < kLargeDevice)
+    engine.max_seqs = std::min(engine.max_seqs, kFewSequences);
   EngineHabits habits;
   habits.gathers_experts = costs.gathers_experts;
   habits.routing_skew = request.routing_skew;
@@ -84,7 +93,7 @@ ServingEngine Session::serving_engine(const EngineRequest& request) const {
   EngineMemory& memory = engine.memory;
   memory.capacity = engine.cluster.device.usable_memory.value * request.memory_fraction;
   memory.weights = work.weight_bytes();
-  memory.working = working_bytes(request, engine.model) + costs.runtime.value;
+  memory.working = working_bytes(engine, layout) + costs.runtime.value;
   memory.cache = memory.capacity - memory.weights - memory.working;
   KvRoom& room = engine.room;
   room.tokens = request.block_tokens;

@@ -22,11 +22,11 @@ struct EngineRequest : ModelChoice {
   std::vector<std::pair<std::string, std::string>> settings = {};  ///< Of the engine's constants.
   ServingLayout layout;
   ServingPrecision precision;
-  double memory_fraction = 0.9;  ///< Of a device's memory that the engine may take.
-  int64_t max_batched_tokens = 2048;
-  int64_t max_seqs = 256;
+  double memory_fraction = 0.9;    ///< Of a device's memory that the engine may take.
+  int64_t max_batched_tokens = 0;  ///< 0: the engine's own, as below.
+  int64_t max_seqs = 0;
   int64_t block_tokens = 16;
-  int64_t kv_blocks = 0;    ///< 0: what memory leaves.
+  int64_t kv_blocks = 0;      ///< 0: what memory leaves.
   double routing_skew = 1.2;  ///< Tokens of expert i as (i+1)^-skew; 0: all alike.
 };
 
@@ -43,6 +43,7 @@ struct ServingEngine {
   TransformerDescription model;
   std::shared_ptr<EngineTimes> times;
   KvRoom room;
+  int64_t max_batched_tokens = 0, max_seqs = 0;
   EngineMemory memory;
   double kv_bytes_per_token = 0;  ///< Of a whole engine: what a disaggregated one ships.
   std::vector<std::string> gaps;

@@ -26,6 +26,11 @@ std::map<std::string, Setter> setters(EngineCosts& c) {
   const auto number = [](double& to) {
     return [&to](const std::string& text) { to = parse_quantity(text, Dimension::kCount); };
   };
+  const auto whole = [](int64_t& to) {
+    return [&to](const std::string& text) {
+      to = static_cast<int64_t>(parse_quantity(text, Dimension::kCount));
+    };
+  };
   const auto flag = [](bool& to) {
     return [&to](const std::string& text) {
       if (text != "yes" && text != "no") throw std::invalid_argument("expected yes or no");
@@ -41,10 +46,9 @@ std::map<std::string, Setter> setters(EngineCosts& c) {
           {"front_end", time(c.front_end)},
           {"after", time(c.after)},
           {"kernels", number(c.kernels)},
-          {"captured",
-           [&c](const std::string& text) {
-             c.captured = static_cast<int64_t>(parse_quantity(text, Dimension::kCount));
-           }},
+          {"captured", whole(c.captured)},
+          {"batched_tokens", whole(c.batched_tokens)},
+          {"sequences", whole(c.sequences)},
           {"gathers_experts", flag(c.gathers_experts)},
           {"counts_head", flag(c.counts_head)},
           {"custom_all_reduce", flag(c.custom_all_reduce)},

@@ -27,6 +27,8 @@ struct EngineCosts {
   bool gathers_experts = true;    ///< As EngineHabits.
   bool counts_head = true;        ///< Whether the last layer and sampling are part of a step.
   bool custom_all_reduce = true;  ///< One- and two-shot kernels for small sums.
+  int64_t batched_tokens = 0;     ///< Of a step at most, unless told otherwise, …
+  int64_t sequences = 0;          ///< … and sequences at one time.
   // Memory of a device:
   Bytes runtime;      ///< Context, libraries, graphs, beside what a step needs.
   double spread = 0;  ///< ln(true / predicted) that all steps share, beside the kernels' …
