@@ -25,6 +25,18 @@ double CitedValues::at(const std::string& key, Dimension dimension) const {
 }
 
 double CitedValues::at(const YAML::Node& map, const std::string& key, Dimension dimension) const {
+  double value = 0;
+  read(map, key, [&](const std::string& text) { value = parse_quantity(text, dimension); });
+  return value;
+}
+
+void CitedValues::read(const std::string& key,
+                       const std::function<void(const std::string&)>& read) const {
+  this->read(*root_, key, read);
+}
+
+void CitedValues::read(const YAML::Node& map, const std::string& key,
+                       const std::function<void(const std::string&)>& read) const {
   const YAML::Node node = map[key];
   const auto fail = [&](const YAML::Mark& mark, const std::string& message) {
     throw Error(ErrorKind::kInput, {path_, mark.line + 1, mark.column + 1},
@@ -33,13 +45,12 @@ double CitedValues::at(const YAML::Node& map, const std::string& key, Dimension 
   if (!node || !node.IsMap() || !node["value"] || !node["source"])
     fail(node ? node.Mark() : map.Mark(), "expected {value: QUANTITY, source: WHERE FROM}");
   try {
-    return parse_quantity(node["value"].as<std::string>(), dimension);
+    read(node["value"].as<std::string>());
   } catch (const std::invalid_argument& e) {
     fail(node["value"].Mark(), e.what());
   } catch (const YAML::Exception&) {
     fail(node["value"].Mark(), "expected a quantity");
   }
-  return 0;
 }
 
 }  // namespace orrery

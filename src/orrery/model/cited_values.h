@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -22,10 +23,17 @@ class CitedValues {
   /// The same inside a map of the file.
   double at(const YAML::Node& map, const std::string& key, Dimension dimension) const;
 
+  /// What `read` makes of the text of the value at `key`; it throws std::invalid_argument for what
+  /// it cannot take.
+  void read(const std::string& key, const std::function<void(const std::string&)>& read) const;
+
   /// The whole file, a map.
   const YAML::Node& root() const { return *root_; }
 
  private:
+  void read(const YAML::Node& map, const std::string& key,
+            const std::function<void(const std::string&)>& read) const;
+
   std::string path_;
   std::shared_ptr<const YAML::Node> root_;
 };

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -11,7 +12,7 @@
 
 #include "orrery/base/error.h"
 #include "orrery/base/nearest.h"
-#include "orrery/base/source.h"
+#include "orrery/model/cited_values.h"
 
 namespace orrery {
 namespace {
@@ -39,7 +40,6 @@ std::map<std::string, Setter> setters(EngineCosts& c) {
   };
   return {{"step", time(c.step)},
           {"sequence", time(c.sequence)},
-          {"token", time(c.token)},
           {"ahead", flag(c.ahead)},
           {"gap", time(c.gap)},
           {"before", time(c.before)},
@@ -64,36 +64,25 @@ std::map<std::string, Setter> setters(EngineCosts& c) {
 
 EngineCosts load_engine_costs(const std::string& data_folder, const std::string& engine,
                               const std::vector<std::pair<std::string, std::string>>& settings) {
-  const std::string path =
-      (std::filesystem::path(data_folder) / "serving" / (engine + ".yaml")).string();
-  const Source source = Source::from_file(path);
-  YAML::Node root;
-  try {
-    root = YAML::Load(std::string(source.text()));
-  } catch (const YAML::Exception& e) {
-    throw Error(ErrorKind::kInput, {path, e.mark.line + 1, e.mark.column + 1}, e.msg);
-  }
-  if (!root.IsMap()) throw_input(path, "expected a map of an engine's constants");
+  const std::filesystem::path folder = std::filesystem::path(data_folder) / "serving";
+  std::vector<std::string> engines;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    if (entry.path().extension() == ".yaml") engines.push_back(entry.path().stem().string());
+  std::ranges::sort(engines);
+  if (std::ranges::find(engines, engine) == engines.end())
+    throw_usage(fmt::format("unknown engine '{}'{}; there is {}", engine,
+                            did_you_mean(nearest(engine, engines)), fmt::join(engines, ", ")));
+  const CitedValues values((folder / (engine + ".yaml")).string());
   EngineCosts costs;
   costs.engine = engine;
-  costs.version = root["version"] ? root["version"].as<std::string>() : "";
-  std::vector<std::string> names;
-  for (const auto& [name, set] : setters(costs)) {
-    names.push_back(name);
-    const YAML::Node node = root[name];
-    const auto fail = [&](const YAML::Mark& mark, const std::string& message) {
-      throw Error(ErrorKind::kInput, {path, mark.line + 1, mark.column + 1},
-                  fmt::format("'{}': {}", name, message));
-    };
-    if (!node || !node.IsMap() || !node["value"] || !node["source"])
-      fail(node ? node.Mark() : root.Mark(), "expected {value: QUANTITY, source: WHERE FROM}");
-    try {
-      set(node["value"].as<std::string>());
-    } catch (const std::invalid_argument& e) {
-      fail(node["value"].Mark(), e.what());
-    }
-  }
+  if (const YAML::Node version = values.root()["version"])
+    costs.version = version.as<std::string>("");
   const auto known = setters(costs);
+  std::vector<std::string> names;
+  for (const auto& [name, set] : known) {
+    names.push_back(name);
+    values.read(name, set);
+  }
   for (const auto& [setting, value] : settings) {
     const auto found = known.find(setting);
     if (found == known.end())

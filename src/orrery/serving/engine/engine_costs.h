@@ -13,8 +13,7 @@ struct EngineCosts {
   std::string version;  ///< That it was measured with.
   // The loop on the host, for each step:
   Seconds step;       ///< Schedule, prepare, launch, sample, hand out.
-  Seconds sequence;   ///< … more for each sequence of the step, …
-  Seconds token;      ///< … for each token of prompts.
+  Seconds sequence;   ///< … more for each sequence of the step.
   bool ahead = true;  ///< The next step is scheduled while the device runs this one.
   // The device, for each step:
   Seconds gap;  ///< Between one step's last kernel and the next one's first.

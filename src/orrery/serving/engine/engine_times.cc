@@ -159,8 +159,7 @@ StepTime EngineTimes::of(const StepShape& shape) const {
   time.device = Seconds(sum * scale_) + costs_.gap;
   const auto sequences =
       static_cast<double>(shape.decodes) + static_cast<double>(shape.prefills.size());
-  time.host = costs_.step + costs_.sequence * sequences +
-              costs_.token * static_cast<double>(tokens - shape.decodes * shape.tokens_per_decode);
+  time.host = costs_.step + costs_.sequence * sequences;
   return time;
 }
 
