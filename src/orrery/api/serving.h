@@ -26,7 +26,7 @@ struct TrafficRequest {
   /// "lognormal:1024:0.8" (mean and coefficient of variation); where `lengths` is not given.
   std::string isl = "1024", osl = "128";
   /// A table whose lengths are drawn, or "vidur:128-512:20": totals with so many prompt tokens for
-  /// one of the answer.
+  /// one of the answer; with a rate, the very requests that VIDUR draws for this seed.
   std::string lengths;
   int32_t prefix_tokens = 0;  ///< Of a system prompt that requests begin with, …
   int32_t prefixes = 1;       ///< … one of so many.

@@ -9,6 +9,7 @@
 #include "orrery/serving/traffic/arrivals.h"
 #include "orrery/serving/traffic/trace.h"
 #include "orrery/serving/traffic/users.h"
+#include "orrery/serving/traffic/vidur_requests.h"
 
 namespace orrery {
 namespace {
@@ -70,16 +71,28 @@ LengthLaw law_of(std::string_view what, std::string_view text) {
   return law;
 }
 
+/// What "vidur:LEAST-MOST:RATIO" says.
+VidurRequests vidur_law(const TrafficRequest& request) {
+  const auto parts = parts_of(request.lengths, ':');
+  LengthLaw total;
+  if (parts.size() != 3)
+    throw_usage(fmt::format("--lengths '{}': give vidur:LEAST-MOST:RATIO", request.lengths));
+  range("--lengths", request.lengths, parts[1], total);
+  return {.rate = request.rate,
+          .count = request.count > 0 ? request.count : kUsualCount,
+          .least = total.least,
+          .most = total.most,
+          .ratio = number("--lengths", request.lengths, parts[2]),
+          .seed = static_cast<uint32_t>(request.seed)};
+}
+
+bool like_vidur(const TrafficRequest& request) { return request.lengths.starts_with("vidur:"); }
+
 LengthSampler sampler(const TrafficRequest& request) {
   if (request.lengths.empty()) return {law_of("--isl", request.isl), law_of("--osl", request.osl)};
-  if (request.lengths.starts_with("vidur:")) {
-    const auto parts = parts_of(request.lengths, ':');
-    LengthLaw total;
-    if (parts.size() != 3)
-      throw_usage(fmt::format("--lengths '{}': give vidur:LEAST-MOST:RATIO", request.lengths));
-    range("--lengths", request.lengths, parts[1], total);
-    return LengthSampler::uniform_total(total.least, total.most,
-                                        number("--lengths", request.lengths, parts[2]));
+  if (like_vidur(request)) {
+    const VidurRequests law = vidur_law(request);
+    return LengthSampler::uniform_total(law.least, law.most, law.ratio);
   }
   return LengthSampler::empirical(lengths_of(read_trace(Source::from_file(request.lengths))));
 }
@@ -100,6 +113,7 @@ std::unique_ptr<RequestSource> make_traffic(const TrafficRequest& request) {
     return make_closed_loop({.concurrency = request.concurrency, .count = count, .ramp = {}},
                             sampler(request), request.seed, prefixes);
   }
+  if (like_vidur(request) && request.turns == 0) return make_vidur_requests(vidur_law(request));
   const ArrivalProcess process = {request.rate, request.variation, request.swing, request.period};
   const int64_t count = request.count > 0 ? request.count : kUsualCount;
   if (request.turns > 0) {

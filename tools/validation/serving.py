@@ -1,0 +1,193 @@
+"""Measured deployments against `orrery serving`, for docs/validation.md.
+
+  python3 tools/validation/serving.py build/release/orrery SHARED_DATA
+
+Prints the section "Serving". Deployments of serving/silicon_points.csv are split by a hash of their
+id: one half was looked at when data/serving/*.yaml were set, figures are given for the other too.
+"""
+
+import collections
+import concurrent.futures
+import csv
+import json
+import statistics
+import subprocess
+import sys
+
+SYSTEMS = {"h100_sxm": "h100-sxm", "h200_sxm": "h200", "b300_sxm": "b300", "gb200": "gb200", "gb300": "gb300"}
+FORMATS = {"": None, "fp8": "fp8", "nvfp4": "fp4", "fp8_block": "fp8_block", "int4_wo": "int4_weight"}
+SCHEDULERS = {"vllm": "vllm-v1", "sglang": "sglang", "trtllm": "trtllm"}
+# Runs of these sources have prompts and answers of one length; the others draw each length between
+# 0.8 and 1 of the given one (InferenceMAX's random range ratio).
+FIXED_LENGTHS = ("meta_llama", "nvidia_", "openai_", "qwen_")
+
+
+def serve(program, arguments):
+    done = subprocess.run([program, "serving", *map(str, arguments), "--json"], capture_output=True, text=True,
+                          check=False)
+    if done.returncode != 0:
+        return done.stderr.strip()
+    return json.loads(done.stdout)
+
+
+def half(name):
+    """FNV-1a, 64 bits."""
+    value = 1469598103934665603
+    for byte in name.encode():
+        value = (value ^ byte) * 1099511628211 % 2**64
+    return value >> 17 & 1
+
+
+def number(text, otherwise=1):
+    return max(1, int(float(text))) if text else otherwise
+
+
+def layout(row, pool=""):
+    prefix = f"{pool}_" if pool else ""
+    option = f"--{pool}-" if pool else "--"
+    sizes = {name: number(row[f"{prefix}{name}_size"]) for name in ("tp", "pp", "attention_dp", "moe_ep")}
+    if sizes["tp"] * sizes["attention_dp"] % sizes["moe_ep"] != 0:
+        sizes["moe_ep"] = 1
+    return [word for name, size in sizes.items() for word in (option + name.replace("_", "-"), size)]
+
+
+def deployment(program, data, row):
+    isl, osl = int(row["isl"]), int(row["osl"])
+    fixed = row["id"].startswith(FIXED_LENGTHS)
+    length = str if fixed else lambda n: f"uniform:{int(0.8 * n)}-{n}"
+    users = number(row["concurrency"])
+    arguments = [f"{data}/model_configs/{row['config']}", "--on", SYSTEMS[row["system"]], "--scheduler",
+                 SCHEDULERS[row["backend"]], "--concurrency", users, "--count",
+                 min(10 * users, max(2 * users, 4000)), "--isl", length(isl), "--osl", length(osl)]
+    if "gpt-oss" not in row["config"]:  # whose experts have four bits of their own
+        for option, mode in (("--dtype", row["gemm_quant_mode"]), ("--expert-dtype", row["moe_quant_mode"])):
+            if FORMATS[mode]:
+                arguments += [option, FORMATS[mode]]
+    if row["mode"] == "agg":
+        arguments += layout(row)
+    else:
+        arguments += ["--disaggregate", *layout(row, "prefill"), *layout(row, "decode"),
+                      "--prefill-workers", number(row["prefill_num_workers"]),
+                      "--decode-workers", number(row["decode_num_workers"])]
+    return serve(program, arguments)
+
+
+def quantile(values, share):
+    values = sorted(values)
+    return values[min(len(values) - 1, int(share * len(values)))]
+
+
+def percent(x):
+    return f"{100 * x:.1f} %"
+
+
+def spearman(pairs):
+    def ranks(values):
+        order = sorted(range(len(values)), key=lambda i: values[i])
+        rank = [0] * len(values)
+        for place, i in enumerate(order):
+            rank[i] = place
+        return rank
+    a, b = ranks([p[0] for p in pairs]), ranks([p[1] for p in pairs])
+    n = len(pairs)
+    return 1 - 6 * sum((x - y) ** 2 for x, y in zip(a, b)) / (n * (n * n - 1))
+
+
+def deployments(program, data):
+    with open(f"{data}/serving/silicon_points.csv", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        answers = list(pool.map(lambda row: deployment(program, data, row), rows))
+    groups, halves, refused = collections.defaultdict(list), ([], []), []
+    for row, answer in zip(rows, answers):
+        if isinstance(answer, str):
+            refused.append((row["id"], answer))
+            continue
+        errors = []
+        for name, column in (("tpot", "silicon_tpot_ms"), ("ttft", "silicon_ttft_ms")):
+            measured = float(row[column]) / 1e3
+            low, high = answer[name]["model_interval"]["mean_s"]
+            errors.append((answer[name]["mean_s"] / measured - 1, low <= measured <= high,
+                           answer[name]["mean_s"], measured))
+        halves[half(row["id"])].append(errors)
+        groups[(row["config"].split("--")[-1].removesuffix("_config.json"), row["system"], row["backend"],
+                row["mode"])].append(errors)
+    print("| deployments | rows | time per token: median error | p90 | inside | first token: median | p90 | inside |")
+    print("|---|--:|--:|--:|--:|--:|--:|--:|")
+
+    def line(name, errors):
+        cells = [name, str(len(errors))]
+        for i in (0, 1):
+            sizes = [abs(e[i][0]) for e in errors]
+            cells += [percent(quantile(sizes, 0.5)), percent(quantile(sizes, 0.9)),
+                      percent(sum(e[i][1] for e in errors) / len(errors))]
+        print("| " + " | ".join(cells) + " |")
+
+    line("**held out** (the half that was not looked at)", halves[1])
+    line("looked at", halves[0])
+    line("all", halves[0] + halves[1])
+    for key, errors in sorted(groups.items()):
+        line(" ".join(key), errors)
+    ranked = [spearman([(e[0][2], e[0][3]) for e in errors]) for errors in groups.values() if len(errors) >= 5]
+    print(f"\nRank correlation of the time per token over configurations of one model and system: median "
+          f"{statistics.median(ranked):.3f}, lowest {min(ranked):.3f}. {len(refused)} refused"
+          + "".join(f"; {name}: {why.splitlines()[0]}" for name, why in refused) + ".\n")
+
+
+VIDUR = {("vllm-v0", 200): (0.177, 0.314, 0.027, 0.0093), ("sarathi", 50): (0.158, 0.262, 0.025, 0.0090)}
+
+
+def vidur(program):
+    print("| VIDUR's run | mean end to end | p99 | first token | time per token |\n|---|--:|--:|--:|--:|")
+    for (scheduler, count), truth in VIDUR.items():
+        a = serve(program, ["llama2-7b", "--on", "a100-sxm-80gb", "--engine", "vidur", "--scheduler", scheduler,
+                            "--rate", 2, "--count", count, "--lengths", "vidur:128-512:20"])
+        ours = (a["e2e"]["mean_s"], a["e2e"]["p99_s"], a["ttft"]["mean_s"], a["vidur_tpot"]["mean_s"])
+        print(f"| {scheduler}, {count} requests | "
+              + " | ".join(f"{100 * (x / y - 1):+.1f} %" for x, y in zip(ours, truth)) + " |")
+
+
+RUNS = {
+    "RTX4090_Llama-3.1-8B": ("rtx-4090", "meta-llama--Meta-Llama-3.1-8B", ["--max-seqs", 256]),
+    "RTXPRO6000_Llama-3.1-8B": ("rtx-pro-6000", "meta-llama--Meta-Llama-3.1-8B", ["--max-seqs", 128]),
+    "RTXPRO6000_Qwen3-30B-A3B-Instruct-2507": ("rtx-pro-6000-node", "Qwen--Qwen3-30B-A3B",
+                                               ["--max-seqs", 128, "--attention-dp", 2, "--moe-ep", 2]),
+}
+
+
+def runs(program, data):
+    print("\n| vLLM run | first token, mean | p99 | time per token, mean | p99 | end to end, mean | p99 | KV blocks |")
+    print("|---|--:|--:|--:|--:|--:|--:|--:|")
+    for name, (device, model, options) in RUNS.items():
+        folder = f"{data}/serving/vllm_runs/{name}"
+        with open(f"{folder}/requests.csv", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        with open(f"{folder}/meta.json", encoding="utf-8") as file:
+            blocks = json.load(file).get("kv_cache", {}).get("num_gpu_blocks")
+        first = [float(r["ttft_s"]) for r in rows]
+        whole = [float(r["e2e_s"]) for r in rows]
+        each = [(w - f) / (int(r["output_tokens"]) - 1) for r, w, f in zip(rows, whole, first)
+                if int(r["output_tokens"]) > 1]
+        # The clock of these runs starts when the engine queues a request.
+        a = serve(program, [f"{data}/model_configs/{model}_config.json", "--on", device, "--requests",
+                            f"{folder}/requests.csv", "--max-batched-tokens", 2048, "--set", "engine.before=0us",
+                            "--set", "engine.front_end=0us", *options])
+        cells = [name]
+        for key, truth in (("ttft", first), ("tpot", each), ("e2e", whole)):
+            cells.append(f"{100 * (a[key]['mean_s'] / statistics.mean(truth) - 1):+.1f} %")
+            cells.append(f"{100 * (a[key]['p99_s'] / quantile(truth, 0.99) - 1):+.1f} %")
+        cells.append(f"{a['kv']['blocks']} of {blocks}" if blocks else str(a["kv"]["blocks"]))
+        print("| " + " | ".join(cells) + " |")
+    print()
+
+
+def main():
+    program, data = sys.argv[1:3]
+    print("## Serving\n")
+    vidur(program)
+    runs(program, data)
+    deployments(program, data)
+
+
+if __name__ == "__main__":
+    main()
