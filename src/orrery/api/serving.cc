@@ -122,6 +122,23 @@ PoolAnswer describe(const Pool& pool, const SampledTimes& sampled) {
   return answer;
 }
 
+/// Requests that show what the model's error does to a run.
+constexpr int64_t kRequestsForError = 50000;
+
+/// Turns `at`, of a part of a run, into what it says of the whole: by the factor that lies between
+/// it and `base`, of the same part.
+void carry(const ServingMetrics& base, const ServingMetrics& whole, ServingMetrics& at) {
+  for (const auto which : {&ServingMetrics::ttft, &ServingMetrics::tpot, &ServingMetrics::e2e,
+                           &ServingMetrics::queue, &ServingMetrics::vidur_tpot})
+    for (const auto figure :
+         {&Distribution::mean, &Distribution::p50, &Distribution::p90, &Distribution::p99}) {
+      const double from = ((base.*which).*figure).value;
+      double& value = ((at.*which).*figure).value;
+      value =
+          from > 0 ? ((whole.*which).*figure).value * value / from : ((whole.*which).*figure).value;
+    }
+}
+
 }  // namespace
 
 std::string engine_of_scheduler(const std::string& scheduler) {
@@ -155,12 +172,20 @@ ServingAnswer Session::serving(const ServingRequest& request) const {
     times[i] = pools[i].engine.times.get();
     for (const std::string& gap : pools[i].engine.gaps) add_once(answer.gaps, gap);
   }
+  // How far the model's error carries shows in part of a long run.
+  ServingRequest part = request;
+  const bool whole = answer.run.metrics.requests <= kRequestsForError;
+  if (!whole) part.traffic.count = kRequestsForError;
+  const ServingMetrics base =
+      whole ? answer.run.metrics : simulate(part, pools, times, false).metrics;
   for (const bool slow : {false, true}) {
     for (size_t i = 0; i < pools.size(); ++i) {
       const double reach = kNinetyPercent * answer.pools[i].spread;
       pools[i].engine.times->scale(std::exp(slow ? reach : -reach));
     }
-    (slow ? answer.slow : answer.fast) = simulate(request, pools, times, false).metrics;
+    ServingMetrics& at = slow ? answer.slow : answer.fast;
+    at = simulate(part, pools, times, false).metrics;
+    if (!whole) carry(base, answer.run.metrics, at);
   }
   const ServingMetrics& m = answer.run.metrics;
   answer.requests_offered = request.traffic.rate;
