@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "orrery/api/model_choice.h"
+#include "orrery/hardware/catalogue.h"
 #include "orrery/hardware/cluster.h"
 #include "orrery/serving/engine/engine_times.h"
 #include "orrery/serving/engine/layout.h"
@@ -26,7 +27,7 @@ struct EngineRequest : ModelChoice {
   int64_t max_batched_tokens = 2048;
   int64_t max_seqs = 256;
   int64_t block_tokens = 16;
-  int64_t kv_blocks = 0;    ///< 0: what memory leaves.
+  int64_t kv_blocks = 0;      ///< 0: what memory leaves.
   double routing_skew = 1.2;  ///< Tokens of expert i as (i+1)^-skew; 0: all alike.
 };
 
@@ -48,5 +49,14 @@ struct ServingEngine {
   std::vector<std::string> gaps;
   std::vector<std::pair<std::string, std::string>> provenance;
 };
+
+/// A cluster by its name, or the one that devices of this kind usually come in; one device alone
+/// where none is known.
+Cluster usual_cluster(const Catalogue& catalogue, const std::string& device,
+                      const std::vector<Override>& overrides);
+
+/// What weights and steps of `request.max_batched_tokens` leave for keys and values; `kInfeasible`
+/// where that is nothing. The rest of the engine is as it was.
+void divide_memory(ServingEngine& engine, const EngineRequest& request);
 
 }  // namespace orrery

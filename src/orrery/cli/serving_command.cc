@@ -13,7 +13,14 @@ namespace {
 class ServingCommand final : public Command {
  public:
   void declare(CLI::App& app) override {
-    options_.declare(app);
+    options_.declare_model(app);
+    options_.declare_engine(app);
+    options_.declare_layout(app);
+    options_.declare_replicas(app);
+    options_.declare_router(app);
+    options_.declare_times(app);
+    options_.declare_traffic(app);
+    options_.model.declare(app);
     app.add_flag("--disaggregate", disaggregate_,
                  "Prompts and answers by different engines (--prefill-…, --decode-…)");
     declare_pool(app, "prefill", prefill_, prefill_workers_);
@@ -24,10 +31,7 @@ class ServingCommand final : public Command {
     app.add_option("--slo", slo_,
                    "A promise, to count who it is kept to: ttft=0.5s,tpot=50ms,e2e=…")
         ->type_name("PROMISE");
-    app.add_option("--price", options_.request.price_per_hour,
-                   "Of a device for an hour, for the price of tokens")
-        ->type_name("PRICE")
-        ->check(CLI::Range(0.0, 1e6));
+    options_.declare_price(app);
     app.add_option("--warm-up", options_.request.trimming.warm_up,
                    "Share of the requests, the first ones, that do not count")
         ->type_name("SHARE")
