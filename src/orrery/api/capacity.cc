@@ -24,11 +24,16 @@ constexpr double kTrickle = 1e-3;
 constexpr int64_t kTrickleCount = 120;
 /// Requests of a run: enough for a 99 % quantile, no more than a second's work.
 constexpr int64_t kLeastCount = 1000, kMostCount = 50000;
-constexpr std::array<int64_t, 5> kTokenBudgets = {1024, 2048, 4096, 8192, 16384};
-/// Arrangements that are looked at more closely: those with this share of the best one's load …
+constexpr std::array<int64_t, 5> kTokenBudgets = {512, 1024, 2048, 4096, 8192};
+/// Other budgets are tried for arrangements with this share of the best one's load, so many at
+/// most, …
 constexpr double kPromising = 0.6;
-/// … and no more than so many, and of these to the end.
-constexpr size_t kCloser = 6, kFinal = 3;
+constexpr size_t kMostPromising = 6;
+/// … and those with this share are looked at to the end, beside the best of each layout.
+constexpr double kClose = 0.9;
+constexpr size_t kMostClose = 8;
+/// Engines of so many times the devices of the smallest that keeps the promise are large enough.
+constexpr int kLargeEnough = 4;
 /// Pairs of prefill and decode engines that are simulated.
 constexpr size_t kPairs = 12;
 /// Loads of the curve: up to an eighth past the most.
@@ -39,7 +44,7 @@ struct Effort {
   double length = 1;        ///< Of a run, over one that settles.
   double precision = 0.01;  ///< Of the rate.
 };
-constexpr Effort kQuick = {0.25, 0.06}, kThorough = {1, 0.01}, kInterval = {0.5, 0.02};
+constexpr Effort kQuick = {0.5, 0.05}, kThorough = {1, 0.01}, kInterval = {1, 0.03};
 
 /// Of a layout: its engine, or why there is none, and what a lone user sees.
 struct LayoutEngine {
@@ -47,6 +52,8 @@ struct LayoutEngine {
   std::optional<ServingEngine> engine;
   LoadPoint trickle;
   std::string fault;
+
+  bool keeps() const { return engine && trickle.kept(); }
 };
 
 /// Copies of the smallest fleet of a kind, and what they carry.
@@ -72,6 +79,7 @@ class CapacitySearch {
 
  private:
   void build_engines();
+  void add_engines(const std::vector<ServingLayout>& layouts);
   const LayoutEngine& engine_of(const ServingLayout& layout) const;
   std::vector<EnginePool> pools_of(const Arrangement& arrangement) const;
   ServingRequest serving_request(const Arrangement& arrangement, double rate, int64_t count) const;
@@ -86,7 +94,7 @@ class CapacitySearch {
   /// Those that keep the promise, best first.
   std::vector<Option> evaluate(const std::vector<Option>& all, const Effort& effort) const;
   bool better(const Option& a, const Option& b) const;
-  bool promising(const Option& option, const Option& best) const;
+  bool near(const Option& option, const Option& best, double share) const;
   std::vector<Option> search() const;
   Option option(Arrangement unit) const;
   std::vector<Option> colocated() const;
@@ -146,30 +154,18 @@ CapacitySearch::CapacitySearch(const Session& session, const CapacityRequest& re
 }
 
 void CapacitySearch::build_engines() {
-  const TransformerDescription model = load_language_model(request_.serving.engine.model);
-  const int largest = std::min(devices_, static_cast<int>(std::min(cluster_.largest(), 1e6)));
-  for (const ServingLayout& layout : request_.layout
-                                         ? std::vector{*request_.layout}
-                                         : serving_layouts(model, largest, cluster_.node_size()))
-    engines_.push_back({layout, {}, {}, {}});
-  for_each_task(engines_.size(), threads_, [&](size_t i, size_t) {
-    LayoutEngine& e = engines_[i];
-    try {
-      EngineRequest wanted = request_.serving.engine;
-      wanted.layout = e.layout;
-      if (e.layout.devices() > devices_)
-        throw_infeasible(fmt::format("it needs {} devices", e.layout.devices()));
-      e.engine = session_.serving_engine(wanted);
-      const Arrangement alone = {{{"engines", e.layout, 1, wanted.max_batched_tokens}}};
-      const ServingRun run =
-          run_pools(serving_request(alone, kTrickle, kTrickleCount), pools_of(alone));
-      e.trickle = load_point(kTrickle, run.requests, request_.promise, 0);
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::kInfeasible) throw;
-      e.engine.reset();
-      e.fault = error.message();
+  if (request_.layout) {
+    add_engines({*request_.layout});
+  } else {
+    const TransformerDescription model = load_language_model(request_.serving.engine.model);
+    const double largest = std::min<double>(devices_, cluster_.largest());
+    int enough = 0;
+    for (int devices = 1; devices <= largest && (enough == 0 || devices <= enough); devices *= 2) {
+      add_engines(serving_layouts(model, devices, cluster_.node_size()));
+      if (enough == 0 && std::ranges::any_of(engines_, &LayoutEngine::keeps))
+        enough = std::max(cluster_.node_size(), kLargeEnough * devices);
     }
-  });
+  }
   const ServiceLevel& level = request_.promise.level;
   double answer = level.e2e.value;
   if (answer <= 0) {
@@ -181,6 +177,33 @@ void CapacitySearch::build_engines() {
   // Four answers one after the other; or a queue that grows by 4 % of what comes reaches the
   // promised wait.
   settling_ = Seconds(std::max(4 * answer, 25 * level.ttft.value));
+}
+
+void CapacitySearch::add_engines(const std::vector<ServingLayout>& layouts) {
+  const size_t before = engines_.size();
+  for (const ServingLayout& layout : layouts) engines_.push_back({layout, {}, {}, {}});
+  for_each_task(layouts.size(), threads_, [&](size_t i, size_t) {
+    LayoutEngine& e = engines_[before + i];
+    try {
+      EngineRequest wanted = request_.serving.engine;
+      wanted.layout = e.layout;
+      if (e.layout.devices() > devices_)
+        throw_infeasible(fmt::format("it needs {} devices", e.layout.devices()));
+      e.engine = session_.serving_engine(wanted);
+      const Arrangement alone = {{{"engines", e.layout, 1, wanted.max_batched_tokens}}};
+      const ServingRun run =
+          run_pools(serving_request(alone, kTrickle, kTrickleCount), pools_of(alone));
+      e.trickle = load_point(kTrickle, run.requests, request_.promise, 0);
+      if (!std::isfinite(e.trickle.ttft.value))
+        throw_infeasible(
+            fmt::format("{:.1f} GB for keys and values do not hold the longest requests",
+                        e.engine->memory.cache / 1e9));
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kInfeasible) throw;
+      e.engine.reset();
+      e.fault = error.message();
+    }
+  });
 }
 
 const LayoutEngine& CapacitySearch::engine_of(const ServingLayout& layout) const {
@@ -306,9 +329,9 @@ bool CapacitySearch::better(const Option& a, const Option& b) const {
   return std::tuple(-a.kept.rate, a.devices()) < std::tuple(-b.kept.rate, b.devices());
 }
 
-bool CapacitySearch::promising(const Option& option, const Option& best) const {
-  return asked_ > 0 ? option.devices() * kPromising <= best.devices()
-                    : option.kept.rate >= best.kept.rate * kPromising;
+bool CapacitySearch::near(const Option& option, const Option& best, double share) const {
+  return asked_ > 0 ? option.devices() * share <= best.devices()
+                    : option.kept.rate >= best.kept.rate * share;
 }
 
 std::vector<Option> CapacitySearch::evaluate(const std::vector<Option>& all,
@@ -338,7 +361,7 @@ Option CapacitySearch::option(Arrangement unit) const {
 std::vector<Option> CapacitySearch::colocated() const {
   std::vector<Option> all;
   for (const LayoutEngine& e : engines_)
-    if (e.engine && e.trickle.kept())
+    if (e.keeps())
       all.push_back(
           option({{{"engines", e.layout, 1, request_.serving.engine.max_batched_tokens}}}));
   return all;
@@ -428,31 +451,34 @@ std::vector<Option> CapacitySearch::disaggregated() const {
   return all;
 }
 
-/// All that keep the promise, best first; the first ones to full precision.
+/// Same layouts, whatever the number of engines and the tokens of a step.
+bool alike(const Arrangement& a, const Arrangement& b) {
+  return std::ranges::equal(a.pools, b.pools, {}, &ArrangedPool::layout, &ArrangedPool::layout);
+}
+
+/// Of those that keep the promise, the ones near the best and the best of each layout.
 std::vector<Option> CapacitySearch::search() const {
   std::vector<Option> all = colocated();
   if (request_.disaggregate)
     for (Option& pair : disaggregated()) all.push_back(std::move(pair));
   std::vector<Option> found = evaluate(all, kQuick);
   if (found.empty()) return found;
-  const auto sort = [&] {
-    std::ranges::stable_sort(found,
-                             [this](const Option& a, const Option& b) { return better(a, b); });
-  };
-  std::vector<Option> closer;
+  std::vector<Option> promising;
   for (const Option& option : found)
-    if (closer.size() < kCloser && promising(option, found.front())) closer.push_back(option);
-  for (Option& other : evaluate(with_other_budgets(closer), kQuick))
+    if (promising.size() < kMostPromising && near(option, found.front(), kPromising))
+      promising.push_back(option);
+  for (Option& other : evaluate(with_other_budgets(promising), kQuick))
     found.push_back(std::move(other));
-  sort();
-  const size_t last = std::min(kFinal, found.size());
-  const std::vector<Option> finalists(found.begin(),
-                                      found.begin() + static_cast<std::ptrdiff_t>(last));
-  const std::vector<Option> known = evaluate(finalists, kThorough);
-  found.erase(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(last));
-  // Short runs flatter: those that only they know come after.
-  found.insert(found.begin(), known.begin(), known.end());
-  return found;
+  std::ranges::stable_sort(found,
+                           [this](const Option& a, const Option& b) { return better(a, b); });
+  std::vector<Option> finalists;
+  for (size_t i = 0; i < found.size(); ++i) {
+    const bool first_of_layout = std::ranges::none_of(
+        finalists, [&](const Option& o) { return alike(o.unit, found[i].unit); });
+    if (first_of_layout || (i < kMostClose && near(found[i], found.front(), kClose)))
+      finalists.push_back(found[i]);
+  }
+  return evaluate(finalists, kThorough);
 }
 
 /// Of the most load: the best for 1, 2, 4 … devices. Of a given load: the best with more engines.
@@ -470,10 +496,8 @@ std::vector<CapacityCandidate> CapacitySearch::frontier(const std::vector<Option
   } else {
     std::vector<const Arrangement*> units;  // each layout's best
     for (const Option& option : found)
-      if (std::ranges::none_of(units, [&](const Arrangement* unit) {
-            return unit->pools.size() == option.unit.pools.size() &&
-                   unit->pools.front().layout == option.unit.pools.front().layout;
-          }))
+      if (std::ranges::none_of(units,
+                               [&](const Arrangement* unit) { return alike(*unit, option.unit); }))
         units.push_back(&option.unit);
     for (int devices = 1; devices < best.devices(); devices *= 2)
       for (const Arrangement* unit : units)
@@ -488,7 +512,7 @@ std::vector<CapacityCandidate> CapacitySearch::frontier(const std::vector<Option
       results[i]->kept = trial(arrangement, pools_of(arrangement), asked_, kThorough);
       results[i]->broken.reset();
     } else {
-      results[i] = most_load(options[i], kQuick);
+      results[i] = most_load(options[i], kThorough);
     }
   });
   std::vector<CapacityCandidate> frontier;
@@ -595,7 +619,7 @@ CapacityAnswer CapacitySearch::answer() {
   answer.curve.resize(static_cast<size_t>(kCurveSteps));
   for_each_task(answer.curve.size(), threads_, [&](size_t i, size_t) {
     const double share = (static_cast<double>(i) + 1) / (kCurveSteps - 1);
-    answer.curve[i] = trial(arrangement, pools, share * answer.most.rate, kInterval);
+    answer.curve[i] = trial(arrangement, pools, share * answer.most.rate, kThorough);
   });
   const double rate = answer.best.kept.rate;
   ServingRequest run = serving_request(arrangement, rate, count_for(rate, kThorough));
@@ -638,16 +662,13 @@ std::vector<ServingLayout> serving_layouts(const TransformerDescription& model, 
     return std::holds_alternative<MixtureOfExperts>(layer.feed_forward);
   });
   std::vector<ServingLayout> layouts;
-  for (int all = 1; all <= devices; all *= 2)
-    for (int stage = 1; stage <= std::min(all, experts ? devices : node_size); stage *= 2)
-      for (int tensor = stage; tensor >= (experts ? 1 : stage); tensor /= 2)
-        for (const int expert : {1, stage}) {
-          const ServingLayout layout = {tensor, all / stage, stage / tensor, 0, expert};
-          if (tensor > node_size || (expert == stage && (!experts || stage == 1) && expert > 1))
-            continue;
-          if (std::ranges::find(layouts, layout) == layouts.end() && faults(layout, model).empty())
-            layouts.push_back(layout);
-        }
+  for (int stage = devices; stage >= 1; stage /= 2)
+    for (int tensor = stage; tensor >= (experts ? 1 : stage); tensor /= 2)
+      for (int expert = 1; expert <= (experts ? stage : 1); expert *= stage) {
+        const ServingLayout layout = {tensor, devices / stage, stage / tensor, 0, expert};
+        if (tensor <= node_size && faults(layout, model).empty()) layouts.push_back(layout);
+        if (stage == 1) break;
+      }
   return layouts;
 }
 

@@ -82,8 +82,9 @@ std::string words(const Arrangement& arrangement);
 /// Why `loser` is not the best: "p99 ttft 1.2 s at 5.1 requests/s".
 std::string reason(const CapacityCandidate& loser, const CapacityRequest& request);
 
-/// Layouts worth a try on so many devices: degrees are powers of two, tensor ranks stay in a node,
-/// attention is data-parallel and experts are spread where a model has experts.
+/// Layouts worth a try for an engine of so many devices, a power of two: degrees are powers of two,
+/// tensor ranks stay in a node, attention is data-parallel and experts are spread where a model has
+/// experts.
 std::vector<ServingLayout> serving_layouts(const TransformerDescription& model, int devices,
                                            int node_size);
 

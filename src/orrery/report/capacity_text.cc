@@ -76,15 +76,17 @@ std::string capacity_text(const CapacityAnswer& a, const CapacityRequest& reques
                  right("devices"),
                  right("requests/s"),
                  {"stopped by", Table::Align::kLeft}});
-    for (size_t i = 0; i < std::min(kMostRows, a.others.size()); ++i) {
-      const CapacityCandidate& c = a.others[i];
-      table.add({words(c.arrangement), budget_text(c.arrangement),
-                 std::to_string(c.arrangement.devices()), rate_text(c.kept.rate),
-                 reason(c, request)});
+    std::vector<std::string> shown;
+    for (const CapacityCandidate& c : a.others) {
+      const std::string what = words(c.arrangement);
+      if (shown.size() == kMostRows || std::ranges::find(shown, what) != shown.end()) continue;
+      shown.push_back(what);
+      table.add({what, budget_text(c.arrangement), std::to_string(c.arrangement.devices()),
+                 rate_text(c.kept.rate), reason(c, request)});
     }
     text += "\nWhat else keeps the promise\n" + table.text(2);
-    if (a.others.size() > kMostRows)
-      text += fmt::format("  and {} more (--json)\n", a.others.size() - kMostRows);
+    if (a.others.size() > shown.size())
+      text += fmt::format("  and {} more (--json)\n", a.others.size() - shown.size());
   }
   if (a.frontier.size() > 1) {
     Table table({right("devices"),
