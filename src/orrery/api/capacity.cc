@@ -33,7 +33,7 @@ constexpr size_t kMostPromising = 6;
 constexpr double kClose = 0.9;
 constexpr size_t kMostClose = 8;
 /// Engines of so many times the devices of the smallest that keeps the promise are large enough.
-constexpr int kLargeEnough = 4;
+constexpr int kLargeEnough = 2;
 /// Pairs of prefill and decode engines that are simulated.
 constexpr size_t kPairs = 12;
 /// Loads of the curve: up to an eighth past the most.
@@ -99,6 +99,7 @@ class CapacitySearch {
   Option option(Arrangement unit) const;
   std::vector<Option> colocated() const;
   std::vector<Option> disaggregated() const;
+  std::vector<Option> copies_for_load(const std::vector<Option>& units) const;
   std::vector<Option> with_other_budgets(const std::vector<Option>& options) const;
   std::vector<CapacityCandidate> frontier(const std::vector<Option>& found) const;
   [[noreturn]] void refuse_all() const;
@@ -294,15 +295,8 @@ std::optional<Option> CapacitySearch::fewest_devices(const Option& option,
                                                      const Effort& effort) const {
   Option found = option;
   const int most = devices_ / option.unit.devices();
-  double guess = option.copies;
-  if (option.kept.rate == 0) {
-    const RateBracket one = carry(option.unit, lone_rate(option.unit), kQuick);
-    if (!one.kept) return std::nullopt;
-    guess = std::ceil(asked_ / one.kept->rate);
-  }
   std::optional<LoadPoint> kept, broken;
   int breaks = 0, keeps = most + 1, step = 1;
-  found.copies = static_cast<int>(std::min<double>(guess, most));
   while (keeps - breaks > 1) {
     found.copies = std::clamp(found.copies, breaks + 1, keeps - 1);
     const Arrangement arrangement = found.arrangement();
@@ -451,6 +445,26 @@ std::vector<Option> CapacitySearch::disaggregated() const {
   return all;
 }
 
+/// Copies that the load takes by what one carries, of those that may need the fewest devices.
+std::vector<Option> CapacitySearch::copies_for_load(const std::vector<Option>& units) const {
+  std::vector<std::optional<Option>> results(units.size());
+  for_each_task(units.size(), threads_,
+                [&](size_t i, size_t) { results[i] = most_load(units[i], kQuick); });
+  double fewest = devices_;
+  const auto needed = [&](const Option& one) {
+    return std::ceil(asked_ / one.kept.rate) * one.unit.devices();
+  };
+  for (const std::optional<Option>& one : results)
+    if (one) fewest = std::min(fewest, needed(*one));
+  std::vector<Option> all;
+  for (std::optional<Option>& one : results)
+    if (one && needed(*one) * kPromising <= fewest) {
+      one->copies = static_cast<int>(std::ceil(asked_ / one->kept.rate));
+      all.push_back(*std::move(one));
+    }
+  return all;
+}
+
 /// Same layouts, whatever the number of engines and the tokens of a step.
 bool alike(const Arrangement& a, const Arrangement& b) {
   return std::ranges::equal(a.pools, b.pools, {}, &ArrangedPool::layout, &ArrangedPool::layout);
@@ -461,6 +475,7 @@ std::vector<Option> CapacitySearch::search() const {
   std::vector<Option> all = colocated();
   if (request_.disaggregate)
     for (Option& pair : disaggregated()) all.push_back(std::move(pair));
+  if (asked_ > 0) all = copies_for_load(all);
   std::vector<Option> found = evaluate(all, kQuick);
   if (found.empty()) return found;
   std::vector<Option> promising;

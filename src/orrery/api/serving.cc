@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <thread>
 
 #include "orrery/api/serving_fleet.h"
 #include "orrery/api/session.h"
+#include "orrery/learn/parallel.h"
 #include "orrery/serving/sampled_times.h"
 
 namespace orrery {
@@ -12,6 +14,18 @@ namespace {
 
 void add_once(std::vector<std::string>& list, const std::string& text) {
   if (std::ranges::find(list, text) == list.end()) list.push_back(text);
+}
+
+/// The same requests, but more or fewer of them at a time.
+ServingRequest under_load(const ServingRequest& request, double times) {
+  ServingRequest other = request;
+  TrafficRequest& traffic = other.traffic;
+  traffic.rate *= times;
+  traffic.speed *= times;
+  if (traffic.concurrency > 0)
+    traffic.concurrency =
+        std::max<int64_t>(1, std::llround(static_cast<double>(traffic.concurrency) * times));
+  return other;
 }
 
 /// What a pool's steps were made of.
@@ -75,6 +89,13 @@ ServingAnswer Session::serving(const ServingRequest& request) const {
     answer.devices += pools[i].devices();
     times[i] = pools[i].engine.times.get();
     for (const std::string& gap : pools[i].engine.gaps) add_once(answer.gaps, gap);
+  }
+  if (request.curve) {
+    answer.curve.resize(kCurveLoads.size());
+    const auto threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+    for_each_task(answer.curve.size(), threads, [&](size_t i, size_t) {
+      answer.curve[i] = run_pools(under_load(request, kCurveLoads[i]), pools).metrics;
+    });
   }
   for (const bool slow : {false, true}) {
     for (size_t i = 0; i < pools.size(); ++i) {

@@ -16,4 +16,8 @@ std::string perfetto_trace(const PredictAnswer& answer, const PredictRequest& re
 /// units, communication and messages that are waited for beside it.
 std::string perfetto_trace(const ReplayAnswer& answer, const ReplayRequest& request);
 
+/// A serving run in the same format: a process an engine with its steps, one with the requests
+/// (waiting, prompt, answer; the first thousands) and counters of queue and cache.
+std::string perfetto_trace(const ServingAnswer& answer, const ServingRequest& request);
+
 }  // namespace orrery

@@ -50,7 +50,7 @@ LoadPoint load_point(double rate, std::span<const RequestRecord> records, const 
   const auto at = [&](std::vector<double>& values) {
     if (values.empty()) return Seconds();
     const double value = quantile_of(values, promise.quantile);
-    return Seconds(std::isnan(value) ? kNever.value : value);
+    return Seconds(std::isnan(value) ? kNever.value : value);  // between two that wait for ever
   };
   point.ttft = at(ttft);
   point.tpot = at(tpot);

@@ -46,7 +46,7 @@ double quantile_of(std::span<double> values, double q) {
   const auto at = values.begin() + static_cast<std::ptrdiff_t>(below);
   std::nth_element(values.begin(), at, values.end());
   const double low = *at;
-  if (below + 1 >= values.size()) return low;
+  if (place == static_cast<double>(below)) return low;
   const double high = *std::min_element(at + 1, values.end());
   return low + (place - static_cast<double>(below)) * (high - low);
 }
