@@ -26,4 +26,7 @@ inline JsonAnswer schema(const char* name) {
 JsonAnswer strategy_json(const Strategy& strategy);
 JsonAnswer breakdown_json(const StepEstimate& estimate);
 
+/// Of an engine (serving_json.cc).
+JsonAnswer layout_json(const ServingLayout& layout);
+
 }  // namespace orrery

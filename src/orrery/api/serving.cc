@@ -1,14 +1,12 @@
 #include "orrery/api/serving.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
+#include <thread>
 
-#include "orrery/api/json_answer.h"
+#include "orrery/api/serving_fleet.h"
 #include "orrery/api/session.h"
-#include "orrery/api/traffic.h"
-#include "orrery/base/error.h"
+#include "orrery/learn/parallel.h"
 #include "orrery/serving/sampled_times.h"
 
 namespace orrery {
@@ -18,71 +16,20 @@ void add_once(std::vector<std::string>& list, const std::string& text) {
   if (std::ranges::find(list, text) == list.end()) list.push_back(text);
 }
 
-/// Engines alike.
-struct Pool {
-  std::string role;
-  ServingEngine engine;
-  EngineRequest request;
-  int replicas = 1;
-};
-
-/// Between engines: the outermost tier that a pair of nodes has, one device's share of it.
-BytesPerSecond between_engines(const Cluster& cluster, int devices) {
-  const FabricTier& tier = cluster.tiers.back();
-  const double share = cluster.tiers.size() > 1 ? cluster.node_size() : 1;
-  return tier.bandwidth * (devices / share);
-}
-
-ReplicaOptions replica_options(const ServingRequest& request, const Pool& pool) {
-  ReplicaOptions options;
-  options.scheduler = request.scheduler;
-  options.scheduler.max_batched_tokens = pool.engine.max_batched_tokens;
-  options.scheduler.max_seqs = pool.engine.max_seqs;
-  options.ranks = pool.request.layout.attention_data;
-  options.asynchronous = request.asynchronous.value_or(pool.engine.times->costs().ahead);
-  options.speculation = request.speculation;
-  options.prefill_only = pool.role == "prefill";
-  return options;
-}
-
-/// One run with all steps of every pool as long as `times` says.
-ServingRun simulate(const ServingRequest& request, const std::vector<Pool>& pools,
-                    const std::vector<const StepTimes*>& times, bool whole) {
-  FleetOptions fleet;
-  const auto fill = [&](size_t i, ReplicaPool& to) {
-    to.router = request.router;
-    for (int r = 0; r < pools[i].replicas; ++r)
-      to.replicas.push_back({times[i], pools[i].engine.room, replica_options(request, pools[i])});
-  };
-  fill(0, fleet.pool);
-  if (pools.size() > 1) {
-    fill(1, fleet.decode_pool);
-    const Disaggregation& d = *request.disaggregation;
-    const Pool& from = pools[0];
-    fleet.transfer.bytes_per_token = Bytes(from.engine.kv_bytes_per_token);
-    fleet.transfer.bandwidth =
-        d.bandwidth.value > 0 ? d.bandwidth
-                              : between_engines(from.engine.cluster, from.request.layout.devices());
-    fleet.transfer.latency = from.engine.cluster.tiers.back().latency;
-  }
-  const EngineCosts& costs = pools[0].engine.times->costs();
-  fleet.before_engine = costs.before;
-  fleet.front_end = costs.front_end;
-  fleet.after_engine = costs.after;
-  fleet.seed = request.traffic.seed;
-  fleet.promise = request.promise;
-  fleet.trimming = request.trimming;
-  if (whole) {
-    fleet.series_points = request.series_points;
-    fleet.events = request.events;
-    fleet.progress = request.progress;
-  }
-  const auto source = make_traffic(request.traffic);
-  return run_fleet(*source, fleet);
+/// The same requests, but more or fewer of them at a time.
+ServingRequest under_load(const ServingRequest& request, double times) {
+  ServingRequest other = request;
+  TrafficRequest& traffic = other.traffic;
+  traffic.rate *= times;
+  traffic.speed *= times;
+  if (traffic.concurrency > 0)
+    traffic.concurrency =
+        std::max<int64_t>(1, std::llround(static_cast<double>(traffic.concurrency) * times));
+  return other;
 }
 
 /// What a pool's steps were made of.
-PoolAnswer describe(const Pool& pool, const SampledTimes& sampled) {
+PoolAnswer describe(const EnginePool& pool, const SampledTimes& sampled) {
   PoolAnswer answer;
   answer.role = pool.role;
   answer.layout = pool.request.layout;
@@ -146,53 +93,47 @@ std::string engine_of_scheduler(const std::string& scheduler) {
 }
 
 ServingAnswer Session::serving(const ServingRequest& request) const {
-  std::vector<Pool> pools;
-  const auto add = [&](std::string role, EngineRequest engine, int replicas) {
-    engine.model = request.engine.model;
-    engine.device = request.engine.device;
-    engine.overrides = request.engine.overrides;
-    pools.push_back({std::move(role), serving_engine(engine), engine, replicas});
-  };
-  if (request.disaggregation) {
-    add("prefill", request.disaggregation->prefill, request.disaggregation->prefill_workers);
-    add("decode", request.disaggregation->decode, request.disaggregation->decode_workers);
-  } else {
-    add("engines", request.engine, request.replicas);
-  }
+  std::vector<EnginePool> pools = engine_pools(*this, request);
   std::vector<SampledTimes> sampled;
   sampled.reserve(pools.size());
   std::vector<const StepTimes*> times;
-  for (const Pool& pool : pools) times.push_back(&sampled.emplace_back(*pool.engine.times));
+  for (const EnginePool& pool : pools) times.push_back(&sampled.emplace_back(*pool.engine.times));
 
   ServingAnswer answer;
-  answer.run = simulate(request, pools, times, true);
+  answer.run = run_pools(request, pools, times, true);
   for (size_t i = 0; i < pools.size(); ++i) {
     answer.pools.push_back(describe(pools[i], sampled[i]));
-    answer.devices += pools[i].request.layout.devices() * pools[i].replicas;
+    answer.devices += pools[i].devices();
     times[i] = pools[i].engine.times.get();
     for (const std::string& gap : pools[i].engine.gaps) add_once(answer.gaps, gap);
+  }
+  if (request.curve) {
+    answer.curve.resize(kCurveLoads.size());
+    const auto threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+    for_each_task(answer.curve.size(), threads, [&](size_t i, size_t) {
+      answer.curve[i] = run_pools(under_load(request, kCurveLoads[i]), pools).metrics;
+    });
   }
   // How far the model's error carries shows in part of a long run.
   ServingRequest part = request;
   const bool whole = answer.run.metrics.requests <= kRequestsForError;
   if (!whole) part.traffic.count = kRequestsForError;
   const ServingMetrics base =
-      whole ? answer.run.metrics : simulate(part, pools, times, false).metrics;
+      whole ? answer.run.metrics : run_pools(part, pools, times, false).metrics;
   for (const bool slow : {false, true}) {
     for (size_t i = 0; i < pools.size(); ++i) {
       const double reach = kNinetyPercent * answer.pools[i].spread;
       pools[i].engine.times->scale(std::exp(slow ? reach : -reach));
     }
     ServingMetrics& at = slow ? answer.slow : answer.fast;
-    at = simulate(part, pools, times, false).metrics;
+    at = run_pools(part, pools, times, false).metrics;
     if (!whole) carry(base, answer.run.metrics, at);
   }
   const ServingMetrics& m = answer.run.metrics;
   answer.requests_offered = request.traffic.rate;
   answer.tokens_per_s_per_device = m.output_tokens_per_s / answer.devices;
   double watts = 0;
-  for (size_t i = 0; i < pools.size(); ++i)
-    watts += answer.pools[i].power_w * pools[i].request.layout.devices() * pools[i].replicas;
+  for (size_t i = 0; i < pools.size(); ++i) watts += answer.pools[i].power_w * pools[i].devices();
   if (m.output_tokens_per_s > 0) {
     answer.energy_j_per_token = watts / m.output_tokens_per_s;
     answer.price_per_million_tokens =

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <functional>
 #include <optional>
 #include <string>
@@ -57,8 +58,12 @@ struct ServingRequest {
   bool list_requests = false;
   size_t series_points = 240;
   size_t events = 0;
+  bool curve = false;  ///< The same under other loads too.
   std::function<void(int64_t)> progress;
 };
+
+/// Times the asked rate, number of users or speed of a table.
+inline constexpr std::array<double, 8> kCurveLoads = {0.125, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 2};
 
 /// One pool of engines.
 struct PoolAnswer {
@@ -81,6 +86,7 @@ struct ServingAnswer {
   ServingRun run;
   ServingMetrics fast, slow;  ///< Where steps take the lower and the upper end of their interval.
   std::vector<PoolAnswer> pools;
+  std::vector<ServingMetrics> curve;  ///< Under each of kCurveLoads, if asked for.
   int devices = 0;
   double requests_offered = 0;  ///< A second; 0: a closed loop.
   double energy_j_per_token = 0;

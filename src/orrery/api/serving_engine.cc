@@ -12,9 +12,25 @@
 namespace orrery {
 namespace {
 
-/// The cluster that devices of this kind usually come in; one device alone where none is known.
-Cluster cluster_of(const Catalogue& catalogue, const std::string& device,
-                   const std::vector<Override>& overrides) {
+/// The most that a step holds beside weights and cache: activations of the widest layer, or what
+/// choosing the next tokens takes. The logits of every sequence: 16 bits, 32 bits, sorted with
+/// their 64-bit places, and probabilities (vLLM's sampler, which its profiling run includes).
+double working_bytes(const EngineRequest& request, const TransformerDescription& model) {
+  int64_t widest = 4 * model.hidden;
+  for (const Layer& layer : model.layers)
+    if (const auto* dense = std::get_if<DenseFeedForward>(&layer.feed_forward))
+      widest = std::max(widest, 3 * dense->inner / request.layout.tensor);
+  const double activations = static_cast<double>(request.max_batched_tokens) *
+                             static_cast<double>(widest + 2 * model.hidden) * 2;
+  const double sampling =
+      static_cast<double>(request.max_seqs) * static_cast<double>(model.vocabulary) * 22;
+  return std::max(activations, sampling);
+}
+
+}  // namespace
+
+Cluster usual_cluster(const Catalogue& catalogue, const std::string& device,
+                      const std::vector<Override>& overrides) {
   if (catalogue.is_cluster(device)) return catalogue.cluster(device, overrides);
   std::vector<std::string> known;
   for (const ClusterListing& listing : catalogue.list_clusters())
@@ -33,27 +49,53 @@ Cluster cluster_of(const Catalogue& catalogue, const std::string& device,
   return alone;
 }
 
-/// The most that a step holds beside weights and cache: activations of the widest layer, or what
-/// choosing the next tokens takes. The logits of every sequence: 16 bits, 32 bits, sorted with
-/// their 64-bit places, and probabilities (vLLM's sampler, which its profiling run includes).
-double working_bytes(const ServingEngine& engine, const ServingLayout& layout) {
-  const TransformerDescription& model = engine.model;
-  int64_t widest = 4 * model.hidden;
-  for (const Layer& layer : model.layers)
-    if (const auto* dense = std::get_if<DenseFeedForward>(&layer.feed_forward))
-      widest = std::max(widest, 3 * dense->inner / layout.tensor);
-  const double activations = static_cast<double>(engine.max_batched_tokens) *
-                             static_cast<double>(widest + 2 * model.hidden) * 2;
-  const double sampling =
-      static_cast<double>(engine.max_seqs) * static_cast<double>(model.vocabulary) * 22;
-  return std::max(activations, sampling);
+void divide_memory(ServingEngine& engine, const EngineRequest& request) {
+  const EngineWork& work = engine.times->work();
+  EngineMemory& memory = engine.memory;
+  memory.capacity = engine.cluster.device.usable_memory.value * request.memory_fraction;
+  memory.weights = work.weight_bytes();
+  memory.working = working_bytes(request, engine.model) + engine.times->costs().runtime.value;
+  memory.cache = memory.capacity - memory.weights - memory.working;
+  KvRoom& room = engine.room;
+  room.tokens = request.block_tokens;
+  // Where no layer looks at all tokens, windowed ones set the size of a block.
+  const double full = work.cache_bytes_per_token(),
+               windowed = work.windowed_cache_bytes_per_token();
+  const double block =
+      (full > 0 ? full : std::max(windowed, 1.0)) * static_cast<double>(room.tokens);
+  room.window = work.window();
+  room.windowed = full > 0 ? windowed / full : 0;
+  room.fixed = static_cast<int64_t>(std::ceil(work.state_bytes_per_sequence() / block));
+  room.blocks = request.kv_blocks > 0 ? request.kv_blocks
+                                      : static_cast<int64_t>(std::max(0.0, memory.cache) / block);
+  if (room.blocks == 0)
+    throw_infeasible(fmt::format(
+        "{} does not fit: {:.1f} GB of weights and {:.1f} GB of working memory on each of {} "
+        "devices leave nothing of {:.1f} GB for keys and values; use more devices (--tp, --pp), "
+        "narrower weights (--dtype) or a larger --memory-fraction",
+        engine.model.name, memory.weights / 1e9, memory.working / 1e9, request.layout.devices(),
+        memory.capacity / 1e9));
 }
 
-}  // namespace
+EngineRequest Session::with_limits(EngineRequest request) const {
+  // vLLM runs fewer sequences where there is little room for them.
+  constexpr double kLargeDevice = 70e9;
+  constexpr int64_t kFewSequences = 256;
+  const EngineCosts costs = load_engine_costs(data_folder_, request.engine, request.settings);
+  if (request.max_batched_tokens == 0) request.max_batched_tokens = costs.batched_tokens;
+  if (request.max_seqs == 0) {
+    const Cluster cluster = usual_cluster(catalogue_, request.device, request.overrides);
+    request.max_seqs = cluster.device.usable_memory.value < kLargeDevice
+                           ? std::min(costs.sequences, kFewSequences)
+                           : costs.sequences;
+  }
+  return request;
+}
 
-ServingEngine Session::serving_engine(const EngineRequest& request) const {
+ServingEngine Session::serving_engine(const EngineRequest& given) const {
+  const EngineRequest request = with_limits(given);
   ServingEngine engine;
-  engine.cluster = cluster_of(catalogue_, request.device, request.overrides);
+  engine.cluster = usual_cluster(catalogue_, request.device, request.overrides);
   engine.model = load_language_model(request.model);
   if (const auto found = faults(request.layout, engine.model); !found.empty())
     throw_infeasible(fmt::format("{}", fmt::join(found, "; ")));
@@ -62,14 +104,6 @@ ServingEngine Session::serving_engine(const EngineRequest& request) const {
     throw_infeasible(fmt::format("{} has {:.0f} devices at most, not {}", engine.cluster.name,
                                  engine.cluster.largest(), layout.devices()));
   const EngineCosts costs = load_engine_costs(data_folder_, request.engine, request.settings);
-  // vLLM runs fewer sequences where there is little room for them.
-  constexpr double kLargeDevice = 70e9;
-  constexpr int64_t kFewSequences = 256;
-  engine.max_batched_tokens =
-      request.max_batched_tokens > 0 ? request.max_batched_tokens : costs.batched_tokens;
-  engine.max_seqs = request.max_seqs > 0 ? request.max_seqs : costs.sequences;
-  if (request.max_seqs == 0 && engine.cluster.device.usable_memory.value < kLargeDevice)
-    engine.max_seqs = std::min(engine.max_seqs, kFewSequences);
   EngineHabits habits;
   habits.gathers_experts = costs.gathers_experts;
   habits.routing_skew = request.routing_skew;
@@ -90,31 +124,9 @@ ServingEngine Session::serving_engine(const EngineRequest& request) const {
     for (const std::string& gap : collectives->gaps()) engine.gaps.push_back(gap);
   }
 
-  EngineMemory& memory = engine.memory;
-  memory.capacity = engine.cluster.device.usable_memory.value * request.memory_fraction;
-  memory.weights = work.weight_bytes();
-  memory.working = working_bytes(engine, layout) + costs.runtime.value;
-  memory.cache = memory.capacity - memory.weights - memory.working;
-  KvRoom& room = engine.room;
-  room.tokens = request.block_tokens;
-  // Where no layer looks at all tokens, windowed ones set the size of a block.
-  const double full = work.cache_bytes_per_token(),
-               windowed = work.windowed_cache_bytes_per_token();
-  const double block =
-      (full > 0 ? full : std::max(windowed, 1.0)) * static_cast<double>(room.tokens);
-  room.window = work.window();
-  room.windowed = full > 0 ? windowed / full : 0;
-  room.fixed = static_cast<int64_t>(std::ceil(work.state_bytes_per_sequence() / block));
-  room.blocks = request.kv_blocks > 0 ? request.kv_blocks
-                                      : static_cast<int64_t>(std::max(0.0, memory.cache) / block);
-  if (room.blocks == 0)
-    throw_infeasible(fmt::format(
-        "{} does not fit: {:.1f} GB of weights and {:.1f} GB of working memory on each of {} "
-        "devices leave nothing of {:.1f} GB for keys and values; use more devices (--tp, --pp), "
-        "narrower weights (--dtype) or a larger --memory-fraction",
-        engine.model.name, memory.weights / 1e9, memory.working / 1e9, layout.devices(),
-        memory.capacity / 1e9));
-  engine.kv_bytes_per_token = (full + windowed) * layout.tensor * layout.pipeline;
+  engine.kv_bytes_per_token =
+      (work.cache_bytes_per_token() + work.windowed_cache_bytes_per_token()) * layout.tensor *
+      layout.pipeline;
   for (const std::string& gap : work.gaps()) engine.gaps.push_back(gap);
   engine.provenance = kernels->provenance();
   engine.provenance.emplace_back("kernel_model", kernels->name());
@@ -124,6 +136,7 @@ ServingEngine Session::serving_engine(const EngineRequest& request) const {
   engine.times = std::make_shared<EngineTimes>(std::move(work), layout, costs, std::move(kernels),
                                                std::move(collectives),
                                                static_cast<double>(engine.model.hidden) * 2);
+  divide_memory(engine, request);
   return engine;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "orrery/api/model_choice.h"
+#include "orrery/hardware/catalogue.h"
 #include "orrery/hardware/cluster.h"
 #include "orrery/serving/engine/engine_times.h"
 #include "orrery/serving/engine/layout.h"
@@ -23,8 +24,8 @@ struct EngineRequest : ModelChoice {
   ServingLayout layout;
   ServingPrecision precision;
   double memory_fraction = 0.9;    ///< Of a device's memory that the engine may take.
-  int64_t max_batched_tokens = 0;  ///< 0: the engine's own, as below.
-  int64_t max_seqs = 0;
+  int64_t max_batched_tokens = 0;  ///< 0: the engine's own (Session::with_limits), …
+  int64_t max_seqs = 0;            ///< … as here.
   int64_t block_tokens = 16;
   int64_t kv_blocks = 0;      ///< 0: what memory leaves.
   double routing_skew = 1.2;  ///< Tokens of expert i as (i+1)^-skew; 0: all alike.
@@ -43,11 +44,19 @@ struct ServingEngine {
   TransformerDescription model;
   std::shared_ptr<EngineTimes> times;
   KvRoom room;
-  int64_t max_batched_tokens = 0, max_seqs = 0;
   EngineMemory memory;
   double kv_bytes_per_token = 0;  ///< Of a whole engine: what a disaggregated one ships.
   std::vector<std::string> gaps;
   std::vector<std::pair<std::string, std::string>> provenance;
 };
+
+/// A cluster by its name, or the one that devices of this kind usually come in; one device alone
+/// where none is known.
+Cluster usual_cluster(const Catalogue& catalogue, const std::string& device,
+                      const std::vector<Override>& overrides);
+
+/// What weights and steps of `request.max_batched_tokens` leave for keys and values; `kInfeasible`
+/// where that is nothing. The rest of the engine is as it was.
+void divide_memory(ServingEngine& engine, const EngineRequest& request);
 
 }  // namespace orrery

@@ -32,15 +32,6 @@ JsonAnswer distribution_json(const ServingAnswer& a, Distribution ServingMetrics
   return json;
 }
 
-JsonAnswer layout_json(const ServingLayout& layout) {
-  return {{"tp", layout.tensor},
-          {"pp", layout.pipeline},
-          {"attention_dp", layout.attention_data},
-          {"moe_tp", layout.expert_tensor > 0 ? layout.expert_tensor
-                                              : layout.stage_devices() / layout.expert},
-          {"moe_ep", layout.expert}};
-}
-
 JsonAnswer pool_json(const PoolAnswer& pool) {
   JsonAnswer json;
   json["role"] = pool.role;
@@ -63,6 +54,15 @@ JsonAnswer pool_json(const PoolAnswer& pool) {
 }
 
 }  // namespace
+
+JsonAnswer layout_json(const ServingLayout& layout) {
+  return {{"tp", layout.tensor},
+          {"pp", layout.pipeline},
+          {"attention_dp", layout.attention_data},
+          {"moe_tp", layout.expert_tensor > 0 ? layout.expert_tensor
+                                              : layout.stage_devices() / layout.expert},
+          {"moe_ep", layout.expert}};
+}
 
 std::string to_json(const ServingAnswer& a, const ServingRequest& request) {
   const ServingMetrics& m = a.run.metrics;

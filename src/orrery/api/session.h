@@ -169,6 +169,8 @@ struct InspectAnswer {
 struct CompareRequest;  // api/compare.h
 struct CompareAnswer;
 struct StepDetail;
+struct CapacityRequest;  // api/capacity.h
+struct CapacityAnswer;
 
 /// The library's front door: an immutable set of catalogue and fitted data.
 /// Command line, Python and later front ends call this and nothing else.
@@ -217,11 +219,16 @@ class Session {
   /// What `train` asks, for many strategies.
   TrainingModel training_model(const std::string& model, const std::string& cluster,
                                const std::vector<Override>& overrides) const;
+  /// The request with the limits that its engine sets where it says none.
+  EngineRequest with_limits(EngineRequest request) const;
   /// An engine as a simulation asks it for the times of its steps; `kInfeasible` where the model
   /// does not fit.
   ServingEngine serving_engine(const EngineRequest& request) const;
   /// What users of a fleet of engines wait for, by simulation.
   ServingAnswer serving(const ServingRequest& request) const;
+  /// The most load that keeps a promise, or the fewest devices for a load (api/capacity.h);
+  /// `kInfeasible`, with what to change, where nothing keeps it.
+  CapacityAnswer capacity(const CapacityRequest& request) const;
   /// A Chakra trace (.et) too.
   InspectAnswer inspect(const std::string& workload, const ReadOptions& options) const;
   /// Plays Chakra traces as ASTRA-sim does.

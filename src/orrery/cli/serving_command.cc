@@ -5,6 +5,7 @@
 #include "orrery/base/output_file.h"
 #include "orrery/cli/progress.h"
 #include "orrery/cli/serving_options.h"
+#include "orrery/report/perfetto.h"
 #include "orrery/report/serving_text.h"
 
 namespace orrery {
@@ -13,7 +14,14 @@ namespace {
 class ServingCommand final : public Command {
  public:
   void declare(CLI::App& app) override {
-    options_.declare(app);
+    options_.declare_model(app);
+    options_.declare_engine(app);
+    options_.declare_layout(app);
+    options_.declare_replicas(app);
+    options_.declare_router(app);
+    options_.declare_times(app);
+    options_.declare_traffic(app);
+    options_.model.declare(app);
     app.add_flag("--disaggregate", disaggregate_,
                  "Prompts and answers by different engines (--prefill-…, --decode-…)");
     declare_pool(app, "prefill", prefill_, prefill_workers_);
@@ -24,15 +32,17 @@ class ServingCommand final : public Command {
     app.add_option("--slo", slo_,
                    "A promise, to count who it is kept to: ttft=0.5s,tpot=50ms,e2e=…")
         ->type_name("PROMISE");
-    app.add_option("--price", options_.request.price_per_hour,
-                   "Of a device for an hour, for the price of tokens")
-        ->type_name("PRICE")
-        ->check(CLI::Range(0.0, 1e6));
+    options_.declare_price(app);
     app.add_option("--warm-up", options_.request.trimming.warm_up,
                    "Share of the requests, the first ones, that do not count")
         ->type_name("SHARE")
         ->check(CLI::Range(0.0, 0.99));
     app.add_option("--csv", csv_, "Every request with its times")->type_name("FILE");
+    app.add_option("--html", html_,
+                   "Write a page: latencies, other loads, the run's course, the first requests")
+        ->type_name("FILE");
+    app.add_option("--perfetto", perfetto_, "Write a timeline that ui.perfetto.dev opens")
+        ->type_name("FILE");
     declare_json(app);
     app.footer(
         "The engine is simulated step by step; each step's time is predicted from the kernels and\n"
@@ -49,7 +59,9 @@ class ServingCommand final : public Command {
   int run() override {
     ServingRequest request = options_.resolved();
     request.promise = read_promise(slo_);
-    request.list_requests = !csv_.empty();
+    request.list_requests = !csv_.empty() || !html_.empty() || !perfetto_.empty();
+    request.curve = !html_.empty();
+    if (!perfetto_.empty()) request.events = kMostEvents;
     if (disaggregate_) {
       Disaggregation d;
       d.prefill = pool_of(request.engine, prefill_);
@@ -59,18 +71,28 @@ class ServingCommand final : public Command {
       if (!transfer_.empty()) d.bandwidth = read_bandwidth(transfer_);
       request.disaggregation = d;
     }
-    const Progress progress("simulating");
-    const ServingAnswer answer = Session().serving(request);
-    if (!csv_.empty()) {
-      OutputFile file(csv_);
-      file.write(requests_csv(answer));
-      file.commit();
+    ServingAnswer answer;
+    {
+      const Progress progress("simulating");
+      answer = Session().serving(request);
     }
+    if (!csv_.empty()) write_file(csv_, requests_csv(answer));
+    if (!html_.empty()) write_file(html_, serving_page(answer, request));
+    if (!perfetto_.empty()) write_file(perfetto_, perfetto_trace(answer, request));
     fmt::print("{}", json_ ? to_json(answer, request) + "\n" : serving_text(answer, request));
     return 0;
   }
 
  private:
+  /// Steps in a timeline: some tens of megabytes.
+  static constexpr size_t kMostEvents = 100'000;
+
+  static void write_file(const std::string& path, const std::string& text) {
+    OutputFile file(path);
+    file.write(text);
+    file.commit();
+  }
+
   struct PoolOptions {
     ServingLayout layout;
     int64_t max_seqs = 0, max_batched_tokens = 0;
@@ -116,7 +138,7 @@ class ServingCommand final : public Command {
   bool disaggregate_ = false;
   PoolOptions prefill_, decode_;
   int prefill_workers_ = 1, decode_workers_ = 1;
-  std::string transfer_, slo_, csv_;
+  std::string transfer_, slo_, csv_, html_, perfetto_;
 };
 
 const Registration<Command> kServing(

@@ -23,7 +23,7 @@ void amount(CLI::App& app, const std::string& name, int64_t& value, const std::s
 
 }  // namespace
 
-void ServingOptions::declare(CLI::App& app) {
+void ServingOptions::declare_model(CLI::App& app) {
   app.add_option("MODEL", request.engine.model,
                  "A language model of the zoo, or the config.json of a Hugging Face model")
       ->required();
@@ -32,10 +32,6 @@ void ServingOptions::declare(CLI::App& app) {
       ->type_name("DEVICE")
       ->required();
   declare_set(app, sets);
-  declare_engine(app);
-  declare_layout(app);
-  declare_traffic(app);
-  model.declare(app);
 }
 
 void ServingOptions::declare_engine(CLI::App& app) {
@@ -108,7 +104,13 @@ void ServingOptions::declare_layout(CLI::App& app) {
         "Data-parallel attention: groups of tp devices with requests of their own");
   count(app, "--moe-tp", l.expert_tensor, "Devices that share every expert");
   count(app, "--moe-ep", l.expert, "Devices over which experts are spread");
+}
+
+void ServingOptions::declare_replicas(CLI::App& app) {
   count(app, "--replicas", request.replicas, "Engines alike");
+}
+
+void ServingOptions::declare_router(CLI::App& app) {
   app.add_option("--router", request.router,
                  "Which replica a request goes to: round-robin, random, least-outstanding, "
                  "kv-aware, prefix-aware")
@@ -116,7 +118,7 @@ void ServingOptions::declare_layout(CLI::App& app) {
       ->capture_default_str();
 }
 
-void ServingOptions::declare_traffic(CLI::App& app) {
+void ServingOptions::declare_times(CLI::App& app) {
   TrafficRequest& t = request.traffic;
   app.add_option("--requests", t.requests,
                  "A table of requests: arrived_at,num_prefill_tokens,num_decode_tokens, or an "
@@ -124,6 +126,14 @@ void ServingOptions::declare_traffic(CLI::App& app) {
       ->type_name("FILE");
   app.add_option("--speed", t.speed, "Times the rate of that table")->type_name("X");
   app.add_option("--rate", t.rate, "Requests a second")->type_name("R");
+  app.add_option("--concurrency", t.concurrency,
+                 "Users who wait for an answer before they ask again")
+      ->type_name("C")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
+}
+
+void ServingOptions::declare_traffic(CLI::App& app) {
+  TrafficRequest& t = request.traffic;
   app.add_option("--variation", t.variation,
                  "Coefficient of variation of the gaps: 1 Poisson, more for bursts, 0 a metronome")
       ->type_name("CV")
@@ -133,10 +143,6 @@ void ServingOptions::declare_traffic(CLI::App& app) {
       ->type_name("SHARE")
       ->check(CLI::Range(0.0, 1.0));
   app.add_option("--period", period_s, "Of that swing, in seconds")->type_name("S");
-  app.add_option("--concurrency", t.concurrency,
-                 "Users who wait for an answer before they ask again")
-      ->type_name("C")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
   app.add_option("--count", t.count,
                  "Requests (or conversations): 1000, ten a user, or the table once unless given")
       ->type_name("N")
@@ -164,6 +170,13 @@ void ServingOptions::declare_traffic(CLI::App& app) {
   app.add_option("--pause", pause_s, "Seconds between an answer and the next turn, on average")
       ->type_name("S");
   app.add_option("--seed", t.seed, "Of all that is drawn")->type_name("N")->capture_default_str();
+}
+
+void ServingOptions::declare_price(CLI::App& app) {
+  app.add_option("--price", request.price_per_hour,
+                 "Of a device for an hour, for the price of tokens")
+      ->type_name("PRICE")
+      ->check(CLI::Range(0.0, 1e6));
 }
 
 ServingRequest ServingOptions::resolved() const {

@@ -15,10 +15,16 @@ struct ServingOptions {
   std::string dtype, expert_dtype, kv_dtype, engine;
   double period_s = 86400, pause_s = 10;
 
-  void declare(CLI::App& app);
+  void declare_model(CLI::App& app);
   void declare_engine(CLI::App& app);
   void declare_layout(CLI::App& app);
+  void declare_replicas(CLI::App& app);
+  void declare_router(CLI::App& app);
+  /// When requests come: a table, --rate, or users.
+  void declare_times(CLI::App& app);
+  /// How those of a rate follow each other, and all requests' lengths.
   void declare_traffic(CLI::App& app);
+  void declare_price(CLI::App& app);
   /// With everything that was said put in its place.
   ServingRequest resolved() const;
 };

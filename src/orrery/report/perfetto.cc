@@ -84,7 +84,7 @@ std::string perfetto_trace(const PredictAnswer& answer, const PredictRequest& re
     trace.slice(kHost, kQueue, names[l.kernel], nanoseconds(l.host_start_s),
                 nanoseconds(l.host_end_s), fmt::format(R"({{"count":{:.0f}}})", l.count));
   for (const HeldMemory& m : t.memory)
-    trace.counter(kDevice, "memory", nanoseconds(m.time_s), m.bytes);
+    trace.counter(kDevice, "memory", nanoseconds(m.time_s), std::round(m.bytes), "bytes");
   std::string note = "One step of many that follow each other.";
   if (t.folded)
     note += fmt::format(

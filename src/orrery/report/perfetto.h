@@ -22,4 +22,8 @@ std::string perfetto_trace(const ReplayAnswer& answer, const ReplayRequest& requ
 /// left out and says so.
 std::string perfetto_trace(const TrainAnswer& answer, const TrainRequest& request);
 
+/// A serving run in the same format: a process an engine with its steps, one with the requests
+/// (waiting, prompt, answer; the first thousands) and counters of queue and cache.
+std::string perfetto_trace(const ServingAnswer& answer, const ServingRequest& request);
+
 }  // namespace orrery

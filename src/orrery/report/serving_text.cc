@@ -5,20 +5,13 @@
 
 #include <algorithm>
 
+#include "orrery/api/capacity.h"
 #include "orrery/base/units.h"
 #include "orrery/report/table.h"
 #include "orrery/report/text.h"
 
 namespace orrery {
 namespace {
-
-std::string layout_words(const ServingLayout& l) {
-  std::string text = fmt::format("tp {}", l.tensor);
-  if (l.pipeline > 1) text += fmt::format(", pp {}", l.pipeline);
-  if (l.attention_data > 1) text += fmt::format(", attention dp {}", l.attention_data);
-  if (l.expert > 1) text += fmt::format(", ep {}", l.expert);
-  return text;
-}
 
 /// "12.3 ms (11.9 … 12.8)".
 std::string with_range(double value, double low, double high) {
@@ -79,7 +72,7 @@ std::string serving_text(const ServingAnswer& a, const ServingRequest& request) 
     line("price", fmt::format("{:.3g} a million output tokens", a.price_per_million_tokens));
   for (const PoolAnswer& pool : a.pools) {
     text += fmt::format("\n{}: {} × ({})\n", pool.role == "engines" ? "Engines" : pool.role,
-                        pool.replicas, layout_words(pool.layout));
+                        pool.replicas, words(pool.layout));
     line("memory",
          fmt::format("{} a device: weights {}, working {}, keys and values {}",
                      format_bytes(pool.memory.capacity), format_bytes(pool.memory.weights),

@@ -7,6 +7,9 @@
 namespace orrery {
 
 std::string serving_text(const ServingAnswer& answer, const ServingRequest& request);
+/// The same as one page that needs nothing beside itself, no script either, with the run's course
+/// and its first requests. Its sources are page/serving.html and the style sheets beside it.
+std::string serving_page(const ServingAnswer& answer, const ServingRequest& request);
 /// One line a request: when it came, was scheduled, got its first and last token.
 std::string requests_csv(const ServingAnswer& answer);
 

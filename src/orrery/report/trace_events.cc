@@ -32,9 +32,20 @@ void TraceEvents::slice(int process, int track, std::string_view quoted_name, in
                   track, quoted_name, microseconds(start), microseconds(end - start), arguments));
 }
 
-void TraceEvents::counter(int process, const char* name, int64_t time, double bytes) {
-  add(fmt::format(R"({{"ph":"C","pid":{},"name":"{}","ts":{},"args":{{"bytes":{:.0f}}}}})", process,
-                  name, microseconds(time), bytes));
+void TraceEvents::counter(int process, const char* name, int64_t time, double value,
+                          const char* unit) {
+  add(fmt::format(R"({{"ph":"C","pid":{},"name":"{}","ts":{},"args":{{"{}":{:.15g}}}}})", process,
+                  name, microseconds(time), unit, value));
+}
+
+void TraceEvents::async_slice(int process, const char* category, size_t number, const char* name,
+                              int64_t start, int64_t end, std::string_view arguments) {
+  const auto event = [&](char phase, int64_t time, std::string_view with) {
+    add(fmt::format(R"({{"ph":"{}","pid":{},"cat":"{}","id":{},"name":"{}","ts":{},"args":{}}})",
+                    phase, process, category, number, name, microseconds(time), with));
+  };
+  event('b', start, arguments);
+  event('e', end, "{}");
 }
 
 std::string TraceEvents::finish(const std::string& other) const {

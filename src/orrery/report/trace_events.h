@@ -16,7 +16,10 @@ class TraceEvents {
   /// `quoted_name` and `arguments` are JSON.
   void slice(int process, int track, std::string_view quoted_name, int64_t start, int64_t end,
              std::string_view arguments);
-  void counter(int process, const char* name, int64_t time, double bytes);
+  void counter(int process, const char* name, int64_t time, double value, const char* unit);
+  /// Slices that may overlap others: those of one category and number lie inside each other.
+  void async_slice(int process, const char* category, size_t number, const char* name,
+                   int64_t start, int64_t end, std::string_view arguments);
   /// The whole trace; `other` is a JSON object of what it tells of itself.
   std::string finish(const std::string& other) const;
 

@@ -9,18 +9,6 @@
 namespace orrery {
 namespace {
 
-/// Type 7 of Hyndman and Fan; reorders `values`.
-double quantile_of(std::span<double> values, double q) {
-  const double place = q * static_cast<double>(values.size() - 1);
-  const auto below = static_cast<size_t>(place);
-  const auto at = values.begin() + static_cast<std::ptrdiff_t>(below);
-  std::nth_element(values.begin(), at, values.end());
-  const double low = *at;
-  if (below + 1 >= values.size()) return low;
-  const double high = *std::min_element(at + 1, values.end());
-  return low + (place - static_cast<double>(below)) * (high - low);
-}
-
 struct Values {
   double mean = 0;
   double p50 = 0;
@@ -51,6 +39,17 @@ Measured with_interval(double value, const std::array<double, kBlocks>& blocks) 
 }
 
 }  // namespace
+
+double quantile_of(std::span<double> values, double q) {
+  const double place = q * static_cast<double>(values.size() - 1);
+  const auto below = static_cast<size_t>(place);
+  const auto at = values.begin() + static_cast<std::ptrdiff_t>(below);
+  std::nth_element(values.begin(), at, values.end());
+  const double low = *at;
+  if (place == static_cast<double>(below)) return low;
+  const double high = *std::min_element(at + 1, values.end());
+  return low + (place - static_cast<double>(below)) * (high - low);
+}
 
 uint32_t Recorder::arrive(Seconds now, int32_t prompt, int32_t output) {
   if (records_.size() >= UINT32_MAX) throw_infeasible("more requests than can be counted");

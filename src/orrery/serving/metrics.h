@@ -107,6 +107,9 @@ struct ServingMetrics {
   double goodput_share = 0;  ///< … and their share of all.
 };
 
+/// The quantile `q` of type 7 of Hyndman and Fan, of one value at least; reorders them.
+double quantile_of(std::span<double> values, double q);
+
 /// Means and quantiles with intervals from the means of 20 blocks of consecutive requests: value
 /// ± t(19) · s / √20 of the blocks' own values. Fewer than 40 requests have no interval but the
 /// value itself.

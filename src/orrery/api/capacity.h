@@ -1,0 +1,93 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "orrery/api/serving.h"
+#include "orrery/serving/load.h"
+
+namespace orrery {
+
+/// How much load keeps a promise, or how few devices a load needs.
+struct CapacityRequest {
+  /// The model, where it runs, who asks. `traffic.rate` above 0: that load, on the fewest devices;
+  /// 0: the most load. Layout, replicas and disaggregation are found, and so is
+  /// `engine.max_batched_tokens` unless it is fixed.
+  ServingRequest serving;
+  Promise promise;
+  int devices = 0;  ///< At most; 0: a node's, or for a given load all that the cluster has.
+  std::optional<ServingLayout> layout;  ///< No other is tried.
+  bool fixed_tokens = false;            ///< `engine.max_batched_tokens` is as given.
+  bool disaggregate = false;            ///< Prompts and answers by different engines are tried too.
+  int threads = 0;                      ///< 0: as many as the machine has. Answers are the same.
+};
+
+/// Engines alike, of one arrangement.
+struct ArrangedPool {
+  std::string role;  ///< "engines", "prefill", "decode"
+  ServingLayout layout;
+  int replicas = 1;
+  int64_t max_batched_tokens = 0;
+
+  int devices() const { return layout.devices() * replicas; }
+};
+
+/// One pool, or one for prompts and one for answers.
+struct Arrangement {
+  std::vector<ArrangedPool> pools;
+
+  int devices() const {
+    int sum = 0;
+    for (const ArrangedPool& pool : pools) sum += pool.devices();
+    return sum;
+  }
+};
+
+/// What an arrangement can carry.
+struct CapacityCandidate {
+  Arrangement arrangement;
+  LoadPoint kept;  ///< The highest load that keeps the promise, or the load that was given.
+  /// The lowest load that was tried and breaks it, or the given load on one engine less.
+  std::optional<LoadPoint> broken;
+
+  double rate_per_device() const { return kept.rate / arrangement.devices(); }
+};
+
+/// One that cannot be, or cannot keep the promise, and why.
+struct ImpossibleLayout {
+  ServingLayout layout;
+  std::string why;
+};
+
+struct CapacityAnswer {
+  std::string cluster;
+  int devices = 0;         ///< That could be used.
+  CapacityCandidate best;  ///< The most load, or the fewest devices.
+  LoadPoint most;          ///< The highest load of the best arrangement, …
+  double most_low = 0;     ///< … where all steps are longer by the model's error, …
+  double most_high = 0;    ///< … or shorter: a 90 % interval.
+  ServingAnswer run;       ///< Of the best arrangement, under `best.kept`'s load.
+  std::vector<CapacityCandidate> others;    ///< Best first.
+  std::vector<CapacityCandidate> frontier;  ///< The best for each number of devices, ascending.
+  std::vector<LoadPoint> curve;             ///< Of the best arrangement, by load.
+  std::vector<ImpossibleLayout> left_out;
+};
+
+/// "tp 4, pp 2"
+std::string words(const ServingLayout& layout);
+/// "2 × (tp 4), 2048 tokens a step", "prefill 1 × (tp 4), decode 2 × (tp 2), …"
+std::string words(const Arrangement& arrangement);
+/// Why `loser` is not the best: "p99 ttft 1.2 s at 5.1 requests/s".
+std::string reason(const CapacityCandidate& loser, const CapacityRequest& request);
+
+/// Layouts worth a try for an engine of so many devices, a power of two: degrees are powers of two,
+/// tensor ranks stay in a node, attention is data-parallel and experts are spread where a model has
+/// experts.
+std::vector<ServingLayout> serving_layouts(const TransformerDescription& model, int devices,
+                                           int node_size);
+
+std::string to_json(const CapacityAnswer& answer, const CapacityRequest& request);
+
+}  // namespace orrery

@@ -1,0 +1,85 @@
+#include <cmath>
+
+#include "orrery/api/capacity.h"
+#include "orrery/api/json_answer.h"
+
+namespace orrery {
+namespace {
+
+/// JSON has no infinity: null for what never came.
+JsonAnswer seconds_json(Seconds seconds) {
+  return std::isfinite(seconds.value) ? JsonAnswer(seconds.value) : JsonAnswer();
+}
+
+JsonAnswer point_json(const LoadPoint& p) {
+  return {{"requests_per_s", p.rate},
+          {"ttft_s", seconds_json(p.ttft)},
+          {"tpot_s", seconds_json(p.tpot)},
+          {"e2e_s", seconds_json(p.e2e)},
+          {"output_tokens_per_s", p.output_tokens_per_s},
+          {"kept", p.kept()},
+          {"tightest", name(p.tightest)}};
+}
+
+JsonAnswer candidate_json(const CapacityCandidate& c, const CapacityRequest& request) {
+  JsonAnswer json;
+  json["devices"] = c.arrangement.devices();
+  JsonAnswer pools = JsonAnswer::array();
+  for (const ArrangedPool& pool : c.arrangement.pools)
+    pools.push_back({{"role", pool.role},
+                     {"replicas", pool.replicas},
+                     {"layout", layout_json(pool.layout)},
+                     {"max_batched_tokens", pool.max_batched_tokens}});
+  json["pools"] = std::move(pools);
+  json["requests_per_s_per_device"] = c.rate_per_device();
+  if (request.serving.price_per_hour > 0)
+    json["price_per_hour"] = request.serving.price_per_hour * c.arrangement.devices();
+  json["load"] = point_json(c.kept);
+  json["breaks"] = c.broken ? point_json(*c.broken) : JsonAnswer();
+  return json;
+}
+
+template <class Range, class Write>
+JsonAnswer list_json(const Range& range, Write&& write) {
+  JsonAnswer list = JsonAnswer::array();
+  for (const auto& each : range) list.push_back(write(each));
+  return list;
+}
+
+}  // namespace
+
+std::string to_json(const CapacityAnswer& a, const CapacityRequest& request) {
+  const auto candidate = [&](const CapacityCandidate& c) { return candidate_json(c, request); };
+  const ServiceLevel& level = request.promise.level;
+  JsonAnswer json;
+  json["schema"] = schema("capacity");
+  json["model"] = request.serving.engine.model;
+  json["device"] = request.serving.engine.device;
+  json["cluster"] = a.cluster;
+  json["devices"] = a.devices;
+  json["promise"] = {{"ttft_s", level.ttft.value},
+                     {"tpot_s", level.tpot.value},
+                     {"e2e_s", level.e2e.value},
+                     {"quantile", request.promise.quantile}};
+  json["asked_requests_per_s"] = request.serving.traffic.rate;
+  json["best"] = candidate(a.best);
+  json["most"] = point_json(a.most);
+  json["most_low_requests_per_s"] = a.most_low;
+  json["most_high_requests_per_s"] = a.most_high;
+  if (request.serving.price_per_hour > 0)
+    json["price_per_million_tokens"] = a.run.price_per_million_tokens;
+  json["energy_j_per_token"] = a.run.energy_j_per_token;
+  json["others"] = list_json(a.others, candidate);
+  json["frontier"] = list_json(a.frontier, candidate);
+  json["curve"] = list_json(a.curve, point_json);
+  json["left_out"] = list_json(a.left_out, [](const ImpossibleLayout& out) {
+    return JsonAnswer{{"layout", layout_json(out.layout)}, {"why", out.why}};
+  });
+  json["gaps"] = a.run.gaps;
+  JsonAnswer provenance = JsonAnswer::object();
+  for (const auto& [key, value] : a.run.provenance) provenance[key] = value;
+  json["provenance"] = std::move(provenance);
+  return write(json);
+}
+
+}  // namespace orrery

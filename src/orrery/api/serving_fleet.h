@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "orrery/api/serving.h"
+
+namespace orrery {
+
+class Session;
+
+/// Engines alike.
+struct EnginePool {
+  std::string role;  ///< "engines", "prefill", "decode"
+  ServingEngine engine;
+  EngineRequest request;
+  int replicas = 1;
+
+  int devices() const { return request.layout.devices() * replicas; }
+};
+
+/// The engines that a request asks for: one pool, or one for prompts and one for answers.
+std::vector<EnginePool> engine_pools(const Session& session, const ServingRequest& request);
+
+/// One run under `request.traffic`, with all steps of every pool as long as `times` says. `whole`:
+/// with the course of the run and its events.
+ServingRun run_pools(const ServingRequest& request, const std::vector<EnginePool>& pools,
+                     const std::vector<const StepTimes*>& times, bool whole);
+/// … as long as the engines' own times say.
+ServingRun run_pools(const ServingRequest& request, const std::vector<EnginePool>& pools);
+
+}  // namespace orrery

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "orrery/serving/metrics.h"
+
+namespace orrery {
+
+/// What the share `quantile` of all requests is promised.
+struct Promise {
+  ServiceLevel level;
+  double quantile = 0.99;
+};
+
+/// Which part of a promise is nearest to being broken, or is.
+enum class PromiseTerm : uint8_t { kTtft, kTpot, kE2e };
+/// "ttft", "tpot", "e2e"
+std::string_view name(PromiseTerm term);
+
+/// What users saw under a load.
+struct LoadPoint {
+  double rate = 0;  ///< Requests a second that came.
+  Seconds ttft;     ///< At the promise's quantile, as …
+  Seconds tpot;     ///< … these; infinite where more than the others were turned away.
+  Seconds e2e;
+  double output_tokens_per_s = 0;
+  /// The largest of (what users saw) / (what they were promised), and whose it is.
+  double strain = 0;
+  PromiseTerm tightest = PromiseTerm::kTtft;
+
+  bool kept() const { return strain <= 1; }
+  Seconds of(PromiseTerm term) const {
+    return term == PromiseTerm::kTtft ? ttft : term == PromiseTerm::kTpot ? tpot : e2e;
+  }
+};
+
+/// The requests in the order they came, but the share `warm_up` of them that came first, while the
+/// engines filled. Whoever was turned away waits for ever. A run says nothing of queues longer than
+/// itself: promises of more than a quarter of the time over which requests came count as that.
+LoadPoint load_point(double rate, std::span<const RequestRecord> records, const Promise& promise,
+                     double warm_up);
+
+/// The rates between which a promise is broken.
+struct RateBracket {
+  std::optional<LoadPoint> kept;    ///< The highest that was tried and kept it, …
+  std::optional<LoadPoint> broken;  ///< … the lowest that did not.
+};
+
+/// Goes up or down from `start`, by steps that grow (1 + 4 · precision, its square, …), until the
+/// promise is kept and broken, and then halves the ratio between the two until it is
+/// 1 + `precision` or less: what lies between is not known. Gives up below `least`, with nothing
+/// kept. A promise that is kept at one rate is taken to be kept at all lower ones.
+RateBracket highest_rate(const std::function<LoadPoint(double)>& trial, double start, double least,
+                         double precision);
+
+}  // namespace orrery

@@ -1,0 +1,107 @@
+#include "orrery/serving/load.h"
+
+#include <cmath>
+
+#include "orrery/serving/serving_for_test.h"
+#include "orrery/serving/traffic/arrivals.h"
+
+namespace orrery {
+namespace {
+
+RequestRecord record(double arrival, double first, double end, int32_t output) {
+  RequestRecord r;
+  r.arrival = Seconds(arrival);
+  r.first_token = Seconds(first);
+  r.end = Seconds(end);
+  r.output = output;
+  r.state = RequestRecord::State::kDone;
+  return r;
+}
+
+Promise promise(double ttft, double tpot, double e2e, double quantile) {
+  return {{Seconds(ttft), Seconds(tpot), Seconds(e2e)}, quantile};
+}
+
+TEST(Load, QuantilesAndTightestTerm) {
+  // First tokens after 1, 2, 3 s; then 4 tokens in 2, 4, 6 s.
+  const std::vector<RequestRecord> records = {record(0, 1, 3, 5), record(50, 52, 56, 5),
+                                              record(100, 103, 109, 5)};
+  const LoadPoint point = load_point(0.02, records, promise(4, 2, 20, 0.5), 0);
+  EXPECT_DOUBLE_EQ(point.ttft.value, 2);
+  EXPECT_DOUBLE_EQ(point.tpot.value, 1);
+  EXPECT_DOUBLE_EQ(point.e2e.value, 6);
+  EXPECT_DOUBLE_EQ(point.strain, 0.5);
+  EXPECT_TRUE(point.kept());
+  EXPECT_DOUBLE_EQ(point.output_tokens_per_s, 15.0 / 109);
+  const LoadPoint broken = load_point(0.02, records, promise(4, 0.75, 0, 0.5), 0);
+  EXPECT_EQ(broken.tightest, PromiseTerm::kTpot);
+  EXPECT_DOUBLE_EQ(broken.strain, 1 / 0.75);
+  EXPECT_FALSE(broken.kept());
+}
+
+TEST(Load, WhoWarmsUpDoesNotCount) {
+  const std::vector<RequestRecord> records = {record(0, 99, 99, 1), record(50, 51, 51, 1),
+                                              record(100, 101, 101, 1), record(150, 151, 151, 1)};
+  EXPECT_DOUBLE_EQ(load_point(1, records, promise(1, 0, 0, 0.99), 0.25).ttft.value, 1);
+}
+
+TEST(Load, WhoIsTurnedAwayWaitsForEver) {
+  std::vector<RequestRecord> records = {record(0, 1, 1, 1), record(50, 51, 51, 1),
+                                        record(100, 101, 101, 1)};
+  records[1].state = RequestRecord::State::kRejected;
+  EXPECT_TRUE(load_point(1, records, promise(2, 0, 0, 0.5), 0).kept());
+  EXPECT_FALSE(load_point(1, records, promise(2, 0, 0, 0.9), 0).kept());
+}
+
+TEST(Load, APromiseLongerThanTheRunIsNotShown) {
+  // Requests came for 8 s: a queue of 3 s is longer than a quarter of that.
+  const std::vector<RequestRecord> records = {record(0, 3, 3, 1), record(8, 11, 11, 1)};
+  EXPECT_DOUBLE_EQ(load_point(1, records, promise(1000, 0, 0, 0.5), 0).strain, 1.5);
+}
+
+TEST(Load, FindsTheRateOfACurve) {
+  int trials = 0;
+  const auto trial = [&](double rate) {
+    ++trials;
+    LoadPoint point;
+    point.rate = rate;
+    point.strain = rate / 37;
+    return point;
+  };
+  for (const double start : {1.0, 37.0, 1000.0}) {
+    trials = 0;
+    const RateBracket found = highest_rate(trial, start, 1e-3, 0.01);
+    EXPECT_LE(found.kept->rate, 37);
+    EXPECT_GT(found.broken->rate, 37);
+    EXPECT_LE(found.broken->rate / found.kept->rate, 1.01);
+    EXPECT_LE(trials, 17);
+  }
+  EXPECT_FALSE(highest_rate(trial, 1000, 64, 0.01).kept);
+}
+
+/// Requests of one step each, one at a time: Poisson arrivals, service of D = 1 s.
+RateBracket single_server(double ttft, double quantile) {
+  LinearTimes times;
+  const auto trial = [&](double rate) {
+    FleetOptions fleet = one_replica(times, 1000, 16, "vllm-v1");
+    fleet.pool.replicas[0].options.scheduler.max_seqs = 1;
+    LengthLaw prompt, answer;
+    prompt.mean = 16;
+    answer.mean = 1;
+    const auto source =
+        make_arrivals({rate, 1, 0, Seconds(86400)}, 40000, {prompt, answer}, 1, SharedPrefixes());
+    return load_point(rate, run_fleet(*source, fleet).requests, promise(ttft, 0, 0, quantile), 0.1);
+  };
+  return highest_rate(trial, 0.1, 1e-3, 0.005);
+}
+
+TEST(Load, SingleServerWithDeterministicService) {
+  // M/D/1 (Erlang): P(no wait) = 1 - rho, P(wait <= D) = (1 - rho) e^rho.
+  EXPECT_NEAR(single_server(1 + 1e-6, 0.7).kept->rate, 0.3, 0.01);
+  const double rho = 0.3915;
+  ASSERT_NEAR((1 - rho) * std::exp(rho), 0.9, 1e-3);
+  EXPECT_NEAR(single_server(2, 0.9).kept->rate, rho, 0.012);
+}
+
+}  // namespace
+}  // namespace orrery
