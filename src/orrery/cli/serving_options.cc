@@ -93,6 +93,11 @@ void ServingOptions::declare_engine(CLI::App& app) {
   app.add_option("--kv-blocks", e.kv_blocks, "KV blocks of a rank, in place of what memory leaves")
       ->type_name("N")
       ->check(CLI::Range(int64_t{1}, kMost));
+  app.add_option("--step-profile", e.step_profile,
+                 "Measured times of the model's layers on this device, in place of predicted "
+                 "kernels: PREFIX_dense.csv, PREFIX_attention.csv, PREFIX_per_sequence.csv and, "
+                 "for experts, PREFIX_moe.csv, with LLMServingSim's columns")
+      ->type_name("PREFIX");
   app.add_option("--routing-skew", e.routing_skew,
                  "Experts: the i-th most wanted gets tokens as i^-SKEW; 0: all alike")
       ->type_name("SKEW")
