@@ -94,7 +94,7 @@ ServingEngine Session::serving_engine(const EngineRequest& request) const {
   if (!request.step_profile.empty())
     profile = std::make_shared<StepProfile>(
         read_step_tables(request.step_profile, work.has_experts()), engine.model, layout,
-        request.routing_skew);
+        request.routing_skew, engine.cluster.device.compute_units);
 
   EngineMemory& memory = engine.memory;
   memory.capacity = engine.cluster.device.usable_memory.value * request.memory_fraction;
@@ -128,10 +128,9 @@ ServingEngine Session::serving_engine(const EngineRequest& request) const {
   engine.provenance.emplace_back("engine", fmt::format("{} {}", costs.engine, costs.version));
   if (collectives)
     for (auto& item : collectives->provenance()) engine.provenance.push_back(std::move(item));
-  engine.times = std::make_shared<EngineTimes>(std::move(work), layout, costs, std::move(kernels),
-                                               std::move(collectives),
-                                               static_cast<double>(engine.model.hidden) * 2,
-                                               std::move(profile));
+  engine.times = std::make_shared<EngineTimes>(
+      std::move(work), layout, costs, std::move(kernels), std::move(collectives),
+      static_cast<double>(engine.model.hidden) * 2, std::move(profile));
   return engine;
 }
 

@@ -197,7 +197,7 @@ StepTables read_step_tables(const std::string& prefix, bool experts) {
 }
 
 StepProfile::StepProfile(const StepTables& tables, const TransformerDescription& model,
-                         const ServingLayout& layout, double routing_skew)
+                         const ServingLayout& layout, double routing_skew, int compute_units)
     : prompts_(tables.prompts),
       next_(tables.next),
       mixed_(tables.mixed),
@@ -205,12 +205,14 @@ StepProfile::StepProfile(const StepTables& tables, const TransformerDescription&
       expert_ranks_(layout.expert) {
   const MixtureOfExperts* routed = nullptr;
   double dense = 0;
+  int64_t key_value_heads = 0;
   bool normed = false;
   for (const Layer& layer : model.layers) {
     const auto* attention = std::get_if<SoftmaxAttention>(&layer.mixer);
     if (attention == nullptr || attention->window > 0)
       throw_usage(fmt::format(
           "{}: a step profile has one attention for all layers, over all tokens", model.name));
+    key_value_heads = attention->key_value_heads;
     normed = normed || attention->norm != QueryKeyNorm::kNone;
     if (const auto* m = std::get_if<MixtureOfExperts>(&layer.feed_forward)) {
       routed = m;
@@ -218,6 +220,14 @@ StepProfile::StepProfile(const StepTables& tables, const TransformerDescription&
     } else {
       ++dense;
     }
+  }
+  if (compute_units > 0) {
+    const double heads = std::ceil(static_cast<double>(key_value_heads) / layout.tensor);
+    units_per_sequence_ = heads / compute_units;
+    const double smallest = prompts_.first().front();
+    constexpr double kLong = 16384;
+    alone_us_per_token_ =
+        std::max(0.0, prompts_.at(smallest, kLong) - prompts_.at(smallest, 0)) / kLong;
   }
   const auto all = static_cast<double>(model.layers.size());
   layers_ = std::ceil(all / layout.pipeline);
@@ -277,18 +287,30 @@ double StepProfile::prompts(const StepShape& shape) const {
   return layers_ * std::min(each, prompts_.at(one.tokens, one.context)) * kMicro;
 }
 
+double StepProfile::end_of_longest(const StepShape& shape) const {
+  constexpr double kFilled = 0.8;
+  const auto sequences = static_cast<double>(shape.decodes);
+  const double turns = sequences * units_per_sequence_;
+  if (shape.prefills.empty() && turns < kFilled) return 0;
+  const double mean = static_cast<double>(shape.decode_context) / sequences;
+  const double rest = static_cast<double>(shape.longest_decode) - mean * std::max(1.0, turns / 2);
+  return std::max(0.0, rest) * alone_us_per_token_;
+}
+
 double StepProfile::next(const StepShape& shape) const {
   if (shape.decodes == 0) return 0;
   const auto sequences = static_cast<double>(shape.decodes);
   const double mean = static_cast<double>(shape.decode_context) / sequences;
-  double time = 0;
   const OneChunk one = together(shape);
-  if (one.tokens > 0 && !mixed_.empty())
-    time = mixed_.at(std::array{one.tokens, one.context, sequences, mean}) -
-           prompts_.at(one.tokens, one.context);
-  else
-    time =
-        std::max(next_.at(sequences, mean), next_.at(1, static_cast<double>(shape.longest_decode)));
+  double time = 0;
+  if (one.tokens > 0 && !mixed_.empty()) {
+    const double chunk = prompts_.at(one.tokens, one.context);
+    time = mixed_.at(std::array{one.tokens, one.context, sequences, mean}) - chunk +
+           std::max(0.0, end_of_longest(shape) - chunk);
+  } else {
+    time = std::max(next_.at(sequences, mean) + end_of_longest(shape),
+                    next_.at(1, static_cast<double>(shape.longest_decode)));
+  }
   return layers_ * std::max(0.0, time) * kMicro;
 }
 

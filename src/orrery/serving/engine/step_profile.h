@@ -46,8 +46,9 @@ StepTables read_step_tables(const std::string& prefix, bool experts);
 /// attention.
 class StepProfile {
  public:
+  /// `compute_units`: SMs of the device.
   StepProfile(const StepTables& tables, const TransformerDescription& model,
-              const ServingLayout& layout, double routing_skew);
+              const ServingLayout& layout, double routing_skew, int compute_units);
 
   /// Sizes that layers were measured at, ascending.
   std::span<const double> sizes() const { return tokens_.first(); }
@@ -61,15 +62,26 @@ class StepProfile {
   /// all their tokens q after so much context c that the work q · (c + q / 2) is theirs, whichever
   /// is less.
   double prompts(const StepShape& shape) const;
-  /// … of its next tokens, at their mean length, at least what the longest takes alone. Beside
-  /// chunks: what they add to that one chunk.
+  /// … of its next tokens: as of sequences of their mean length, at least what the longest takes
+  /// alone, and its end: the tables' sequences are all alike, so that no unit waits for another.
+  /// Kernels that do not split a sequence (FlashAttention 2, once sequences times heads of keys
+  /// and values fill 0.8 of the units) give w = sequences · heads / units of them to a unit, one
+  /// after the other. The longest begins half way through, on average, and has max(1, w / 2) mean
+  /// lengths behind it when the others end; the rest of it runs alone, at the tokens per second of
+  /// the smallest chunk over the longest context. Beside chunks, which come last in a launch and
+  /// hide that end: what the sequences add to the one chunk.
   double next(const StepShape& shape) const;
 
  private:
+  /// What the longest takes after the others have ended.
+  double end_of_longest(const StepShape& shape) const;
+
   RaggedGrid tokens_, head_, prompts_, next_, mixed_, experts_;
   double layers_ = 0, expert_layers_ = 0;  ///< Of a stage.
   double expert_ranks_ = 1;
-  std::vector<double> chosen_;  ///< qₑ
+  double units_per_sequence_ = 1;  ///< Heads of keys and values over units of the device.
+  double alone_us_per_token_ = 0;  ///< Of one sequence that is not split.
+  std::vector<double> chosen_;     ///< qₑ
 };
 
 }  // namespace orrery
