@@ -225,7 +225,7 @@ StepCauses EngineTimes::detail(const StepShape& shape) const {
           work_.prefill(shape.prefills.size() > 1 ? kTogether : 1, chunk.tokens, chunk.context),
           shape.prefills.size() > 1 ? 1.0 / kTogether : 1.0);
   }
-  if (tokens > 0) 
+  if (tokens > 0)
     add_cost(StepPart::kTokens, cost(work_.tokens(tokens), &StepProfile::tokens, tokens), 1);
   const int64_t group = std::max(tokens, shape.group_tokens);
   if (work_.has_experts() && group > 0)

@@ -135,7 +135,8 @@ TEST(StepProfile, SaysWhereATableIsWrong) {
             "table.csv:2:8: 'tokens' must be a whole number between 0 and 1099511627776, not "
             "'1.5'");
   EXPECT_EQ(refusal([&] { read_dense_times(text("layer,tokens,time_us\no_proj,1,nan\n"), t); }),
-            "table.csv:2:10: 'time_us' must be microseconds between 0 and 1e+12, not 'nan'");
+            "table.csv:2:10: 'time_us' must be microseconds between 0 and 1000000000000, not "
+            "'nan'");
   EXPECT_EQ(
       refusal([&] { read_dense_times(text("layer,tokens,time_us\no_proj,1,2\no_proj,1,3\n"), t); }),
       "table.csv:3:1: an earlier line has these sizes already");
