@@ -2,12 +2,12 @@
 // come from tables measured on the same GPUs (LLMServingSim's). Bounds are what was reached, with
 // little to spare:
 //
-//   RTX 4090       steps of the tables are 4 % longer than those of the run (seconds without
-//                  prompts: the run reaches 98 % of the memory's data-sheet bandwidth);
-//   RTX PRO 6000   times to the first token miss the step that vLLM has scheduled ahead already
-//                  when a request arrives;
-//   two of them    … and collectives over PCIe without peer links are not known: requests that
-//                  just do not fit wait, which doubles what a step's error does to their mean.
+//   RTX 4090       in seconds without prompts the run's steps take 0.96 of what the tables say;
+//   RTX PRO 6000   unqueued requests wait some 15 ms longer for their first token, about a step:
+//                  likely the one that vLLM has scheduled ahead already when they arrive;
+//   two of them    collectives over PCIe without peer links were not measured, and experts are
+//                  taken to be chosen evenly, which fits this run better than the usual skew. Few
+//                  requests queue, so that a small error of steps is a large one of the mean TTFT.
 
 #include <gtest/gtest.h>
 
@@ -35,11 +35,11 @@ Figure figure(std::vector<double> values) {
   return {sum / count, values[static_cast<size_t>(0.99 * count)]};
 }
 
-struct Run {
+struct MeasuredRun {
   Figure ttft, tpot, e2e;
 };
 
-Run measured_run(const std::string& path) {
+MeasuredRun measured_run(const std::string& path) {
   const CsvTable table = CsvTable::parse(Source::from_file(path));
   const auto number = [&](size_t row, const char* column) {
     const std::string_view text = table.at(row, table.required_column(column));
@@ -70,7 +70,7 @@ class StepProfileAccuracy : public testing::Test {
     request.engine.max_batched_tokens = 2048;
     request.traffic.requests = folder + "/serving/vllm_runs/" + name + "/requests.csv";
     request.engine.model = folder + "/model_configs/" + request.engine.model + "_config.json";
-    const Run truth = measured_run(request.traffic.requests);
+    const MeasuredRun truth = measured_run(request.traffic.requests);
     const Session session(ORRERY_SOURCE_DIR "/hardware", ORRERY_SOURCE_DIR "/data");
     const ServingMetrics m = session.serving(request).run.metrics;
     const auto near = [&](const char* what, const Distribution& ours, const Figure& theirs,

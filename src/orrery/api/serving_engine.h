@@ -26,7 +26,7 @@ struct EngineRequest : ModelChoice {
   int64_t max_batched_tokens = 0;  ///< 0: the engine's own, as below.
   int64_t max_seqs = 0;
   int64_t block_tokens = 16;
-  int64_t kv_blocks = 0;      ///< 0: what memory leaves.
+  int64_t kv_blocks = 0;  ///< 0: what memory leaves.
   /// Tables PREFIX_dense.csv and so on of measured times (serving/engine/step_profile.h), in place
   /// of predicted kernels; empty: none.
   std::string step_profile;
