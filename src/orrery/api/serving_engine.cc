@@ -124,18 +124,25 @@ ServingEngine Session::serving_engine(const EngineRequest& given) const {
     for (const std::string& gap : collectives->gaps()) engine.gaps.push_back(gap);
   }
 
+  std::shared_ptr<const StepProfile> profile;
+  if (!request.step_profile.empty())
+    profile = std::make_shared<StepProfile>(
+        read_step_tables(request.step_profile, work.has_experts()), engine.model, layout,
+        request.routing_skew, engine.cluster.device.compute_units);
+
   engine.kv_bytes_per_token =
       (work.cache_bytes_per_token() + work.windowed_cache_bytes_per_token()) * layout.tensor *
       layout.pipeline;
   for (const std::string& gap : work.gaps()) engine.gaps.push_back(gap);
   engine.provenance = kernels->provenance();
   engine.provenance.emplace_back("kernel_model", kernels->name());
+  if (profile) engine.provenance.emplace_back("step_profile", request.step_profile);
   engine.provenance.emplace_back("engine", fmt::format("{} {}", costs.engine, costs.version));
   if (collectives)
     for (auto& item : collectives->provenance()) engine.provenance.push_back(std::move(item));
-  engine.times = std::make_shared<EngineTimes>(std::move(work), layout, costs, std::move(kernels),
-                                               std::move(collectives),
-                                               static_cast<double>(engine.model.hidden) * 2);
+  engine.times = std::make_shared<EngineTimes>(
+      std::move(work), layout, costs, std::move(kernels), std::move(collectives),
+      static_cast<double>(engine.model.hidden) * 2, std::move(profile));
   divide_memory(engine, request);
   return engine;
 }

@@ -27,7 +27,10 @@ struct EngineRequest : ModelChoice {
   int64_t max_batched_tokens = 0;  ///< 0: the engine's own (Session::with_limits), …
   int64_t max_seqs = 0;            ///< … as here.
   int64_t block_tokens = 16;
-  int64_t kv_blocks = 0;      ///< 0: what memory leaves.
+  int64_t kv_blocks = 0;  ///< 0: what memory leaves.
+  /// Tables PREFIX_dense.csv and so on of measured times (serving/engine/step_profile.h), in place
+  /// of predicted kernels; empty: none.
+  std::string step_profile;
   double routing_skew = 1.2;  ///< Tokens of expert i as (i+1)^-skew; 0: all alike.
 };
 

@@ -59,12 +59,15 @@ void ServingOptions::declare_engine(CLI::App& app) {
                  "Share of the KV blocks that admission leaves free")
       ->type_name("SHARE")
       ->check(CLI::Range(0.0, 1.0));
-  app.add_flag("!--no-prefix-caching", request.scheduler.prefix_caching,
-               "Keys and values of a prompt's beginning are not looked for in the cache");
+  // A flag bound to an optional would say no where nothing was said.
+  app.add_flag_callback(
+      "--no-prefix-caching", [this] { request.scheduler.prefix_caching = false; },
+      "Keys and values of a prompt's beginning are not looked for in the cache");
   app.add_flag("--max-utilization", request.scheduler.max_utilization,
                "trtllm: admit by what is needed now and evict, not by the longest answer");
-  app.add_flag("--async,!--no-async", request.asynchronous,
-               "Whether the host schedules a step while the device runs the one before");
+  app.add_flag_function(
+      "--async,!--no-async", [this](int64_t said) { request.asynchronous = said > 0; },
+      "Whether the host schedules a step while the device runs the one before");
   app.add_option("--draft", request.speculation.draft_tokens,
                  "Speculation: tokens guessed ahead of each step")
       ->type_name("N")
@@ -89,6 +92,11 @@ void ServingOptions::declare_engine(CLI::App& app) {
   app.add_option("--kv-blocks", e.kv_blocks, "KV blocks of a rank, in place of what memory leaves")
       ->type_name("N")
       ->check(CLI::Range(int64_t{1}, kMost));
+  app.add_option("--step-profile", e.step_profile,
+                 "Measured times of the model's layers on this device, in place of predicted "
+                 "kernels: PREFIX_dense.csv, PREFIX_attention.csv, PREFIX_per_sequence.csv and, "
+                 "for experts, PREFIX_moe.csv, with LLMServingSim's columns")
+      ->type_name("PREFIX");
   app.add_option("--routing-skew", e.routing_skew,
                  "Experts: the i-th most wanted gets tokens as i^-SKEW; 0: all alike")
       ->type_name("SKEW")

@@ -14,6 +14,15 @@ constexpr int64_t kMostTokens = 65536, kLongest = 1 << 20;
 /// Sequences whose prompts share the device when they come together.
 constexpr int64_t kTogether = 8;
 
+/// Sizes past `captured` that a profile has points at.
+void add_sizes(SizeGrid& grid, int64_t captured, std::span<const double> sizes) {
+  for (const double size : sizes)
+    if (const auto n = static_cast<int64_t>(size); n > captured && n < grid.back())
+      grid.push_back(n);
+  std::ranges::sort(grid);
+  grid.erase(std::ranges::unique(grid).begin(), grid.end());
+}
+
 }  // namespace
 
 std::string_view name(StepPart part) {
@@ -39,26 +48,33 @@ std::string_view name(StepPart part) {
 EngineTimes::EngineTimes(EngineWork work, const ServingLayout& layout, const EngineCosts& costs,
                          std::shared_ptr<const Predictor> kernels,
                          std::shared_ptr<const CollectivePredictor> collectives,
-                         double hidden_bytes)
+                         double hidden_bytes, std::shared_ptr<const StepProfile> profile)
     : work_(std::move(work)),
       costs_(costs),
       pipeline_(layout.pipeline),
       kernels_(std::move(kernels)),
       collectives_(std::move(collectives)),
+      profile_(std::move(profile)),
       hidden_bytes_(hidden_bytes) {
   const SizeGrid none = {0};
-  const SizeGrid steps = step_grid(costs_.captured, kMostTokens);
+  SizeGrid steps = step_grid(costs_.captured, kMostTokens);
+  if (profile_) add_sizes(steps, costs_.captured, profile_->sizes());
   const SizeGrid lengths = geometric_grid(16, kLongest);
   SizeGrid contexts = lengths;
   contexts.insert(contexts.begin(), 0);
   const auto table = [&](const SizeGrid& second, int64_t padded, SizeTable::Function function) {
     return std::make_unique<SizeTable>(steps, second, padded, std::move(function));
   };
-  tokens_ =
-      table(none, costs_.captured, [this](int64_t t, int64_t) { return seconds(work_.tokens(t)); });
-  experts_ = table(none, costs_.captured,
-                   [this](int64_t t, int64_t) { return seconds(work_.experts(t)); });
-  head_ = table(none, 0, [this](int64_t n, int64_t) { return seconds(work_.head(n)); });
+  const auto sum = [](const Cost& c) { return (c.kernels + c.traffic).value; };
+  tokens_ = table(none, costs_.captured, [this, sum](int64_t t, int64_t) {
+    return sum(cost(work_.tokens(t), &StepProfile::tokens, t));
+  });
+  experts_ = table(none, costs_.captured, [this, sum](int64_t t, int64_t) {
+    return sum(cost(work_.experts(t), &StepProfile::experts, t));
+  });
+  head_ = table(none, 0, [this, sum](int64_t n, int64_t) {
+    return sum(cost(work_.head(n), &StepProfile::head, n));
+  });
   next_ = table(lengths, 0,
                 [this](int64_t n, int64_t c) { return seconds(work_.decode(false, n, c)); });
   next_windowed_ =
@@ -120,24 +136,50 @@ EngineTimes::Cost EngineTimes::cost(const EnginePass& pass) const {
   return sum;
 }
 
+EngineTimes::Cost EngineTimes::cost(const EnginePass& pass, Measured measured, int64_t size) const {
+  Cost c = cost(pass);
+  if (profile_) {
+    c.kernels = Seconds((*profile_.*measured)(size));
+    c.spread = 0;
+  }
+  return c;
+}
+
 double EngineTimes::seconds(const EnginePass& pass) const {
   const Cost c = cost(pass);
   return (c.kernels + c.traffic).value;
 }
 
-StepTime EngineTimes::of(const StepShape& shape) const {
-  int64_t tokens = shape.decodes * shape.tokens_per_decode;
-  int64_t rows = tokens;
+double EngineTimes::attention(const StepShape& shape) const {
+  if (profile_) return profile_->prompts(shape) + profile_->next(shape);
   double longest = 0, together = 0;
   for (const PrefillChunk& chunk : shape.prefills) {
     if (chunk.tokens == 0) continue;
-    tokens += chunk.tokens;
-    rows += chunk.last;
     const auto context = static_cast<double>(chunk.context);
     longest = std::max(longest, prompt_alone_->at(chunk.tokens, context));
     if (shape.prefills.size() > 1) together += prompt_together_->at(chunk.tokens, context);
   }
   double sum = std::max(longest, together);
+  if (shape.decodes > 0) {
+    const double n = static_cast<double>(shape.decodes);
+    // Verifying guesses reads the cache once for all of a sequence's tokens.
+    sum += std::max(next_->at(shape.decodes, static_cast<double>(shape.decode_context) / n),
+                    next_->at(1, static_cast<double>(shape.longest_decode)));
+    if (work_.window() > 0)
+      sum += next_windowed_->at(shape.decodes, static_cast<double>(shape.windowed_context) / n);
+  }
+  return sum;
+}
+
+StepTime EngineTimes::of(const StepShape& shape) const {
+  int64_t tokens = shape.decodes * shape.tokens_per_decode;
+  int64_t rows = tokens;
+  for (const PrefillChunk& chunk : shape.prefills) {
+    if (chunk.tokens == 0) continue;
+    tokens += chunk.tokens;
+    rows += chunk.last;
+  }
+  double sum = attention(shape);
   if (tokens > 0) {
     sum += tokens_->at(tokens);
     if (work_.has_experts()) sum += experts_->at(std::max(tokens, shape.group_tokens));
@@ -147,14 +189,6 @@ StepTime EngineTimes::of(const StepShape& shape) const {
     sum += tokens_->at(1) + experts_->at(shape.group_tokens);
   }
   if (rows > 0 && costs_.counts_head) sum += head_->at(rows);
-  if (shape.decodes > 0) {
-    const double n = static_cast<double>(shape.decodes);
-    // Verifying guesses reads the cache once for all of a sequence's tokens.
-    sum += std::max(next_->at(shape.decodes, static_cast<double>(shape.decode_context) / n),
-                    next_->at(1, static_cast<double>(shape.longest_decode)));
-    if (work_.window() > 0)
-      sum += next_windowed_->at(shape.decodes, static_cast<double>(shape.windowed_context) / n);
-  }
   StepTime time;
   time.device = Seconds(sum * scale_) + costs_.gap;
   const auto sequences =
@@ -166,14 +200,21 @@ StepTime EngineTimes::of(const StepShape& shape) const {
 StepCauses EngineTimes::detail(const StepShape& shape) const {
   StepCauses causes;
   double error = 0, all = 0;
-  const auto add = [&](StepPart part, const EnginePass& pass, double times) {
-    const Cost c = cost(pass);
+  const auto add_cost = [&](StepPart part, const Cost& c, double times) {
     causes.parts[static_cast<size_t>(part)] += c.kernels * times;
     causes.parts[static_cast<size_t>(StepPart::kTraffic)] += c.traffic * times;
     causes.energy += c.energy * times;
     const double seconds = (c.kernels + c.traffic).value * times;
     error += c.spread * seconds;  // causes of error are shared by the parts of a step
     all += seconds;
+  };
+  const auto add = [&](StepPart part, const EnginePass& pass, double times) {
+    Cost c = cost(pass);
+    if (profile_) {  // energy and traffic stay; the time is added below
+      c.kernels = Seconds(0);
+      c.spread = 0;
+    }
+    add_cost(part, c, times);
   };
   const int64_t tokens = shape.tokens();
   int64_t rows = shape.decodes * shape.tokens_per_decode;
@@ -184,10 +225,13 @@ StepCauses EngineTimes::detail(const StepShape& shape) const {
           work_.prefill(shape.prefills.size() > 1 ? kTogether : 1, chunk.tokens, chunk.context),
           shape.prefills.size() > 1 ? 1.0 / kTogether : 1.0);
   }
-  if (tokens > 0) add(StepPart::kTokens, work_.tokens(tokens), 1);
-  if (work_.has_experts() && std::max(tokens, shape.group_tokens) > 0)
-    add(StepPart::kExperts, work_.experts(std::max(tokens, shape.group_tokens)), 1);
-  if (rows > 0 && costs_.counts_head) add(StepPart::kHead, work_.head(rows), 1);
+  if (tokens > 0)
+    add_cost(StepPart::kTokens, cost(work_.tokens(tokens), &StepProfile::tokens, tokens), 1);
+  const int64_t group = std::max(tokens, shape.group_tokens);
+  if (work_.has_experts() && group > 0)
+    add_cost(StepPart::kExperts, cost(work_.experts(group), &StepProfile::experts, group), 1);
+  if (rows > 0 && costs_.counts_head)
+    add_cost(StepPart::kHead, cost(work_.head(rows), &StepProfile::head, rows), 1);
   if (shape.decodes > 0) {
     add(StepPart::kNext,
         work_.decode(false, shape.decodes,
@@ -198,6 +242,13 @@ StepCauses EngineTimes::detail(const StepShape& shape) const {
           work_.decode(true, shape.decodes,
                        std::max<int64_t>(1, shape.windowed_context / shape.decodes)),
           1);
+  }
+  if (profile_) {
+    Cost c;
+    c.kernels = Seconds(profile_->prompts(shape));
+    add_cost(StepPart::kPrompts, c, 1);
+    c.kernels = Seconds(profile_->next(shape));
+    add_cost(StepPart::kNext, c, 1);
   }
   causes.parts[static_cast<size_t>(StepPart::kGap)] = costs_.gap;
   const double shared = work_.has_experts() ? costs_.spread_experts : costs_.spread;

@@ -12,6 +12,7 @@
 #include "orrery/kernel/kernel_model.h"
 #include "orrery/serving/engine/engine_costs.h"
 #include "orrery/serving/engine/engine_work.h"
+#include "orrery/serving/engine/step_profile.h"
 #include "orrery/serving/step_times.h"
 
 namespace orrery {
@@ -38,13 +39,15 @@ class SizeTable;
 /// with prompts = max(longest alone, Σ each as one of eight) and next by the number of sequences
 /// and their mean length, at least that of the longest alone. Steps of up to
 /// EngineCosts::captured tokens run as graphs made for the next larger size; between points of the
-/// grids, times are interpolated. After the first question at a point an answer takes some tens of
+/// grids, times are interpolated. With a profile, measured times take the place of the kernels'.
+/// After the first question at a point an answer takes some tens of
 /// nanoseconds.
 class EngineTimes final : public StepTimes {
  public:
   EngineTimes(EngineWork work, const ServingLayout& layout, const EngineCosts& costs,
               std::shared_ptr<const Predictor> kernels,
-              std::shared_ptr<const CollectivePredictor> collectives, double hidden_bytes);
+              std::shared_ptr<const CollectivePredictor> collectives, double hidden_bytes,
+              std::shared_ptr<const StepProfile> profile = nullptr);
   ~EngineTimes() override;
 
   StepTime of(const StepShape& shape) const override;
@@ -66,12 +69,17 @@ class EngineTimes final : public StepTimes {
   };
   Cost cost(const EnginePass& pass) const;
   double seconds(const EnginePass& pass) const;
+  /// With the profile's time of `size` in place of the kernels', where there is one.
+  using Measured = double (StepProfile::*)(int64_t) const;
+  Cost cost(const EnginePass& pass, Measured measured, int64_t size) const;
+  double attention(const StepShape& shape) const;
 
   EngineWork work_;
   EngineCosts costs_;
   int pipeline_;
   std::shared_ptr<const Predictor> kernels_;
   std::shared_ptr<const CollectivePredictor> collectives_;
+  std::shared_ptr<const StepProfile> profile_;
   double hidden_bytes_;  ///< Of one token's vector, that stages hand on.
   double scale_ = 1;
   std::unique_ptr<SizeTable> tokens_, experts_, head_, prompt_alone_, prompt_together_, next_,
