@@ -18,8 +18,8 @@ import os
 from typing import Any, Mapping, Optional, Sequence, Union
 
 __all__ = [
-    "Error", "calibrate", "collective", "compare", "hardware", "inspect", "kernel", "models",
-    "plan", "predict", "replay", "train", "validate", "zoo", "__version__",
+    "Error", "calibrate", "capacity", "collective", "compare", "hardware", "inspect", "kernel", "models",
+    "plan", "predict", "replay", "serving", "train", "validate", "zoo", "__version__",
 ]
 
 Answer = dict[str, Any]
@@ -348,6 +348,58 @@ def plan(
         "plan", model=os.fspath(model), on=os.fspath(on),
         gpus=gpus if isinstance(gpus, int) else list(gpus), global_batch=global_batch, seq=seq,
         dtype=dtype, framework=framework, top=top, set=set and dict(set),
+    )
+
+
+def serving(
+    model: PathOrName,
+    *,
+    on: PathOrName,
+    rate: Optional[float] = None,
+    concurrency: Optional[int] = None,
+    requests: Optional[PathOrName] = None,
+    isl: Union[int, str, None] = None,
+    osl: Union[int, str, None] = None,
+    slo: Optional[Mapping[str, float]] = None,
+    set: Optional[Mapping[str, str]] = None,
+    **options: Any,
+) -> Answer:
+    """What users of a served model wait for. Other options are those of ``orrery serving``, with
+    ``_`` for ``-``: ``tp``, ``scheduler``, ``count``, ``seed``; ``prefill`` and ``decode`` with
+    ``workers``, ``tp`` … split prompts from answers.
+
+        >>> orrery.serving("llama3-8b", on="h100-sxm", rate=5, osl=200)["ttft"]["p99_s"]
+    """
+    return _call(
+        "serving", model=os.fspath(model), on=os.fspath(on), rate=rate, concurrency=concurrency,
+        requests=requests and os.fspath(requests), isl=isl, osl=osl, slo=slo and dict(slo),
+        set=set and dict(set), **options,
+    )
+
+
+def capacity(
+    model: PathOrName,
+    *,
+    on: PathOrName,
+    slo: Mapping[str, float],
+    rate: Optional[float] = None,
+    devices: Optional[int] = None,
+    quantile: Optional[float] = None,
+    disaggregate: Optional[bool] = None,
+    isl: Union[int, str, None] = None,
+    osl: Union[int, str, None] = None,
+    set: Optional[Mapping[str, str]] = None,
+    **options: Any,
+) -> Answer:
+    """The most load that keeps a promise, or the fewest devices for ``rate`` requests a second.
+    ``slo`` has ``ttft_s``, ``tpot_s`` and ``e2e_s``; other options are those of ``serving``.
+
+        >>> orrery.capacity("llama3-8b", on="h100-sxm", slo={"ttft_s": 1, "tpot_s": 0.05})["most"]
+    """
+    return _call(
+        "capacity", model=os.fspath(model), on=os.fspath(on), slo=dict(slo), rate=rate,
+        devices=devices, quantile=quantile, disaggregate=disaggregate, isl=isl, osl=osl,
+        set=set and dict(set), **options,
     )
 
 

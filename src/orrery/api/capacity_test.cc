@@ -124,5 +124,29 @@ TEST(Capacity, SaysWhatToChange) {
   expect_refusal(request, ErrorKind::kUsage, "finds when requests come");
 }
 
+TEST(Capacity, ByJson) {
+  const Session session;
+  const CapacityRequest request = small_request();
+  EXPECT_EQ(session.call(R"({"command": "capacity", "model": "llama3-8b", "on": "h100-sxm",
+                             "isl": 512, "osl": 32, "count": 400, "devices": 2,
+                             "slo": {"ttft_s": 0.5, "tpot_s": 0.05}})"),
+            to_json(session.capacity(request), request));
+
+  ServingRequest serving = request.serving;
+  serving.engine.layout.tensor = 2;
+  serving.traffic.rate = 3;
+  serving.promise.ttft = Seconds(1);
+  EXPECT_EQ(session.call(R"({"command": "serving", "model": "llama3-8b", "on": "h100-sxm",
+                             "isl": 512, "osl": 32, "count": 400, "tp": 2, "rate": 3,
+                             "slo": {"ttft_s": 1}})"),
+            to_json(session.serving(serving), serving));
+  for (const char* bad : {R"({"command": "serving", "model": "llama3-8b"})",
+                          R"({"command": "serving", "model": "llama3-8b", "on": "h200", "x": 1})",
+                          R"({"command": "capacity", "model": "llama3-8b", "on": "h200", "tp": 0})",
+                          R"({"command": "capacity", "model": "llama3-8b", "on": "h200",
+                              "slo": {"tpft_s": 1}})"})
+    EXPECT_THROW(session.call(bad), Error) << bad;
+}
+
 }  // namespace
 }  // namespace orrery

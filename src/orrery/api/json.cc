@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "orrery/api/capacity.h"
 #include "orrery/api/compare.h"
 #include "orrery/api/json_answer.h"
 #include "orrery/workload/zoo/zoo.h"
@@ -250,7 +251,7 @@ ReplayRequest replay_request(const Json& json) {
   return request;
 }
 
-void refuse_unknown(const Json& json, std::initializer_list<std::string_view> known) {
+void refuse_unknown(const Json& json, const std::vector<std::string_view>& known) {
   for (const auto& [key, value] : json.items()) {
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
     std::string list;
@@ -338,6 +339,173 @@ PlanRequest plan_request(const Json& json) {
     throw_usage("plan needs 'global_batch', and sizes above 0");
   r.strategy.precision = training_precision(text_of(json, "dtype", "bf16"));
   r.most = static_cast<size_t>(count_of(json, "top", 5));
+  return r;
+}
+
+/// What requests for serving and capacity share, and what one of them has of its own.
+std::vector<std::string_view> serving_fields(std::initializer_list<std::string_view> own) {
+  std::vector<std::string_view> fields = {"command",
+                                          "model",
+                                          "on",
+                                          "set",
+                                          "kernel_model",
+                                          "fit",
+                                          "profile",
+                                          "origin",
+                                          "parameters",
+                                          "engine",
+                                          "scheduler",
+                                          "max_seqs",
+                                          "chunk_size",
+                                          "max_length",
+                                          "max_batched_tokens",
+                                          "dtype",
+                                          "expert_dtype",
+                                          "kv_dtype",
+                                          "kv_blocks",
+                                          "routing_skew",
+                                          "tp",
+                                          "pp",
+                                          "attention_dp",
+                                          "moe_tp",
+                                          "moe_ep",
+                                          "router",
+                                          "rate",
+                                          "variation",
+                                          "count",
+                                          "memory_fraction",
+                                          "isl",
+                                          "osl",
+                                          "lengths",
+                                          "seed",
+                                          "prefix_tokens",
+                                          "prefixes",
+                                          "turns",
+                                          "pause_s",
+                                          "slo",
+                                          "price",
+                                          "transfer_bytes_per_s"};
+  fields.insert(fields.end(), own);
+  return fields;
+}
+
+int degree_of(const Json& json, const std::string& key, int otherwise) {
+  const int64_t degree = integer_of(json, key, otherwise);
+  if (degree < 1 || degree > 1 << 20) bad_field(key, "a count");
+  return static_cast<int>(degree);
+}
+
+int64_t amount_of(const Json& json, const std::string& key, int64_t otherwise) {
+  const int64_t amount = integer_of(json, key, otherwise);
+  if (amount < 0 || amount > int64_t{1} << 40) bad_field(key, "a count");
+  return amount;
+}
+
+/// Layout and limits of engines.
+void read_engine(const Json& json, EngineRequest& engine) {
+  ServingLayout& l = engine.layout;
+  l.tensor = degree_of(json, "tp", 1);
+  l.pipeline = degree_of(json, "pp", 1);
+  l.attention_data = degree_of(json, "attention_dp", 1);
+  l.expert_tensor = json.contains("moe_tp") ? degree_of(json, "moe_tp", 1) : 0;
+  l.expert = degree_of(json, "moe_ep", 1);
+  engine.max_batched_tokens =
+      std::max<int64_t>(1, amount_of(json, "max_batched_tokens", engine.max_batched_tokens));
+  engine.max_seqs = std::max<int64_t>(1, amount_of(json, "max_seqs", engine.max_seqs));
+}
+
+ServiceLevel promise_of(const Json& json) {
+  ServiceLevel promise;
+  const auto found = json.find("slo");
+  if (found == json.end()) return promise;
+  if (!found->is_object()) bad_field("slo", R"({"ttft_s", "tpot_s", "e2e_s"})");
+  for (const auto& [key, value] : found->items()) {
+    Seconds* to = key == "ttft_s"   ? &promise.ttft
+                  : key == "tpot_s" ? &promise.tpot
+                  : key == "e2e_s"  ? &promise.e2e
+                                    : nullptr;
+    if (to == nullptr || !value.is_number()) bad_field("slo", R"({"ttft_s", "tpot_s", "e2e_s"})");
+    *to = Seconds(value.get<double>());
+  }
+  return promise;
+}
+
+ServingRequest serving_request(const Json& json) {
+  ServingRequest r;
+  EngineRequest& e = r.engine;
+  static_cast<ModelChoice&>(e) = choice_of(json);
+  e.model = text_of(json, "model", "");
+  e.device = text_of(json, "on", "");
+  if (e.model.empty() || e.device.empty())
+    throw_usage("serving and capacity need 'model' and 'on'");
+  e.overrides = overrides_of(json);
+  r.scheduler.name = text_of(json, "scheduler", r.scheduler.name);
+  e.engine = text_of(json, "engine", engine_of_scheduler(r.scheduler.name));
+  read_engine(json, e);
+  r.scheduler.chunk_size = amount_of(json, "chunk_size", 0);
+  r.scheduler.max_length = amount_of(json, "max_length", 0);
+  e.precision.linear = text_of(json, "dtype", "");
+  e.precision.experts = text_of(json, "expert_dtype", e.precision.linear);
+  e.precision.cache = text_of(json, "kv_dtype", "");
+  e.kv_blocks = amount_of(json, "kv_blocks", 0);
+  e.routing_skew = number_of(json, "routing_skew", e.routing_skew);
+  e.memory_fraction = number_of(json, "memory_fraction", e.memory_fraction);
+  r.replicas = degree_of(json, "replicas", 1);
+  r.router = text_of(json, "router", r.router);
+  TrafficRequest& t = r.traffic;
+  t.requests = text_of(json, "requests", "");
+  t.speed = number_of(json, "speed", 1);
+  t.rate = number_of(json, "rate", 0);
+  t.variation = number_of(json, "variation", 1);
+  t.concurrency = amount_of(json, "concurrency", 0);
+  t.count = amount_of(json, "count", 0);
+  const auto law = [&](const char* key, const std::string& otherwise) {
+    const auto found = json.find(key);
+    return found != json.end() && found->is_number_integer() ? std::to_string(found->get<int64_t>())
+                                                             : text_of(json, key, otherwise);
+  };
+  t.isl = law("isl", t.isl);
+  t.osl = law("osl", t.osl);
+  t.lengths = text_of(json, "lengths", "");
+  t.seed = static_cast<uint64_t>(integer_of(json, "seed", 42));
+  t.prefix_tokens =
+      static_cast<int32_t>(std::min<int64_t>(amount_of(json, "prefix_tokens", 0), 1 << 24));
+  t.prefixes = degree_of(json, "prefixes", 1);
+  t.turns = number_of(json, "turns", 0);
+  t.pause = Seconds(number_of(json, "pause_s", 10));
+  r.promise = promise_of(json);
+  r.price_per_hour = number_of(json, "price", 0);
+  r.trimming.warm_up = number_of(json, "warm_up", 0);
+  if (json.contains("prefill") || json.contains("decode") ||
+      json.contains("transfer_bytes_per_s")) {
+    Disaggregation split;
+    const auto pool = [&](const char* key, EngineRequest& engine, int& workers) {
+      engine = e;
+      const Json given = json.value(key, Json::object());
+      if (!given.is_object()) bad_field(key, "an object of 'workers', 'tp' …");
+      refuse_unknown(given, {"workers", "tp", "pp", "attention_dp", "moe_tp", "moe_ep",
+                             "max_batched_tokens", "max_seqs"});
+      read_engine(given, engine);
+      workers = degree_of(given, "workers", 1);
+    };
+    pool("prefill", split.prefill, split.prefill_workers);
+    pool("decode", split.decode, split.decode_workers);
+    split.bandwidth = BytesPerSecond(number_of(json, "transfer_bytes_per_s", 0));
+    r.disaggregation = split;
+  }
+  return r;
+}
+
+CapacityRequest capacity_request(const Json& json) {
+  CapacityRequest r;
+  r.serving = serving_request(json);
+  r.promise.level = r.serving.promise;
+  r.promise.quantile = number_of(json, "quantile", r.promise.quantile);
+  r.devices = json.contains("devices") ? degree_of(json, "devices", 1) : 0;
+  r.disaggregate = flag_of(json, "disaggregate");
+  r.fixed_tokens = json.contains("max_batched_tokens");
+  for (const char* degree : {"tp", "pp", "attention_dp", "moe_tp", "moe_ep"})
+    if (json.contains(degree)) r.layout = r.serving.engine.layout;
   return r;
 }
 
@@ -666,6 +834,17 @@ std::string Session::call(std::string_view request_json) const {
     const PlanRequest request = plan_request(json);
     return to_json(plan(request), request);
   }
+  if (command == "serving") {
+    refuse_unknown(json, serving_fields({"replicas", "requests", "speed", "concurrency", "prefill",
+                                         "decode", "warm_up"}));
+    const ServingRequest request = serving_request(json);
+    return to_json(serving(request), request);
+  }
+  if (command == "capacity") {
+    refuse_unknown(json, serving_fields({"quantile", "devices", "disaggregate"}));
+    const CapacityRequest request = capacity_request(json);
+    return to_json(capacity(request), request);
+  }
   if (command == "replay") {
     refuse_unknown(json, {"command", "prefix", "network", "system", "groups", "congestion", "ranks",
                           "exact", "write"});
@@ -680,7 +859,8 @@ std::string Session::call(std::string_view request_json) const {
   if (command == "zoo") return zoo_json();
   throw_usage(
       fmt::format("command '{}' is not known; there is: predict, compare, kernel, calibrate, "
-                  "validate, collective, train, plan, inspect, replay, hardware, models, zoo",
+                  "validate, collective, train, plan, serving, capacity, inspect, replay, "
+                  "hardware, models, zoo",
                   command));
 }
 

@@ -63,7 +63,7 @@ struct ServingRequest {
 };
 
 /// Times the asked rate, number of users or speed of a table.
-inline constexpr std::array<double, 8> kCurveLoads = {0.125, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 2};
+inline constexpr std::array<double, 8> kCurveLoads = {0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4};
 
 /// One pool of engines.
 struct PoolAnswer {

@@ -17,6 +17,8 @@
 #include "orrery/model/composition.h"
 #include "orrery/model/library_launches.h"
 #include "orrery/model/stack.h"
+#include "orrery/serving/router.h"
+#include "orrery/serving/scheduler.h"
 #include "orrery/workload/partition/partition.h"
 
 namespace orrery {
@@ -336,6 +338,8 @@ std::vector<std::pair<std::string, std::vector<Description>>> Session::models() 
   collect("collective algorithms", Registry<CollectiveAlgorithm>::instance());
   collect("networks", Registry<fabric::Network>::instance());
   collect("network schedules", Registry<fabric::ScheduleAlgorithm>::instance());
+  collect("schedulers", Registry<Scheduler>::instance());
+  collect("routers", Registry<Router>::instance());
   return all;
 }
 

@@ -236,12 +236,12 @@ class Session {
 
   const Catalogue& catalogue() const { return catalogue_; }
   /// Registered components of a kind: "readers", "kernel models", "stacks", "collective
-  /// libraries", "collective algorithms", "networks", "network schedules".
+  /// libraries", "collective algorithms", "networks", "network schedules", "schedulers", "routers".
   std::vector<std::pair<std::string, std::vector<Description>>> models() const;
 
   /// One request as JSON, with a "command" of predict, compare, kernel, calibrate, validate,
-  /// collective, inspect, replay, hardware, models or zoo and the fields of the requests above; the
-  /// answer as JSON.
+  /// collective, train, plan, serving, capacity, inspect, replay, hardware, models or zoo and the
+  /// fields of the requests above; the answer as JSON.
   std::string call(std::string_view request_json) const;
 
  private:

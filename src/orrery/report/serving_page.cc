@@ -57,7 +57,8 @@ std::string latencies_html(const ServingAnswer& a) {
     html += fmt::format("<tr><td>{}</td>", name);
     for (const auto& [figure_name, figure] : kFigures) {
       const Measured& m = d.*figure;
-      html += fmt::format("<td><b>{}</b> ({}; {})</td>", format_seconds(m.value),
+      html += fmt::format("<td><b>{}</b><small>{}</small><small>{}</small></td>",
+                          format_seconds(m.value),
                           range_text(std::min(m.value, ((a.fast.*which).*figure).value),
                                      std::max(m.value, ((a.slow.*which).*figure).value)),
                           range_text(m.low, m.high));

@@ -76,7 +76,7 @@ std::string svg_chart(const Chart& chart) {
                   kWidth, kHeight, html_text(chart.y_title));
   for (const double tick : ticks)
     svg += fmt::format(R"(<line class="grid" x1="{0:.1f}" x2="{1:.1f}" y1="{2:.1f}" y2="{2:.1f}"/>)"
-                       R"(<text x="{3:.1f}" y="{4:.1f}" text-anchor="end">{5:.4g}</text>)",
+                       R"(<text x="{3:.1f}" y="{4:.1f}" text-anchor="end">{5:.6g}</text>)",
                        x.from, x.to, y.at(tick), x.from - 6, y.at(tick) + 4, tick);
   for (const double tick : round_steps(most_x))
     svg += fmt::format(R"(<text x="{:.1f}" y="{:.1f}" text-anchor="middle">{:.4g}</text>)",
