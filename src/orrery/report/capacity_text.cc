@@ -19,6 +19,10 @@ std::string time_text(Seconds seconds) {
   return std::isfinite(seconds.value) ? format_seconds(seconds.value) : "never";
 }
 
+std::string devices_text(const Arrangement& arrangement) {
+  return fmt::format("{} device{}", arrangement.devices(), arrangement.devices() == 1 ? "" : "s");
+}
+
 std::string rate_text(double rate) { return fmt::format("{:.3g}", rate); }
 
 std::string budget_text(const Arrangement& arrangement) {
@@ -50,12 +54,12 @@ std::string capacity_text(const CapacityAnswer& a, const CapacityRequest& reques
     text += fmt::format("  {:<12}{}\n", what, value);
   };
   if (asked)
-    line("fewest", fmt::format("{} devices for {:.4g} requests/s", best.arrangement.devices(),
-                               best.kept.rate));
-  line("most load", fmt::format("{:.3g} requests/s on {} devices ({:.3g} … {:.3g} by the model's "
+    line("fewest",
+         fmt::format("{} for {:.4g} requests/s", devices_text(best.arrangement), best.kept.rate));
+  line("most load", fmt::format("{:.3g} requests/s on {} ({:.3g} … {:.3g} by the model's "
                                 "error), {:.3g} a device",
-                                a.most.rate, best.arrangement.devices(), a.most_low, a.most_high,
-                                a.most.rate / best.arrangement.devices()));
+                                a.most.rate, devices_text(best.arrangement), a.most_low,
+                                a.most_high, a.most.rate / best.arrangement.devices()));
   line("engines", fmt::format("{}, {} tokens a step at most", words(best.arrangement),
                               budget_text(best.arrangement)));
   line(quantile.c_str(), fmt::format("ttft {}, tpot {}, e2e {}", time_text(best.kept.ttft),

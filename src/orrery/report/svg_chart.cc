@@ -68,7 +68,7 @@ std::string svg_chart(const Chart& chart) {
   if (chart.logarithmic && std::isfinite(least_y)) {
     y.logarithmic = true;
     y.low = std::pow(10, std::floor(std::log10(least_y)));
-    y.high = std::pow(10, std::ceil(std::log10(most_y * 1.0001)));
+    y.high = std::max(10 * y.low, std::pow(10, std::ceil(std::log10(most_y))));
     ticks = powers(y.low, y.high);
   }
   std::string svg =
