@@ -409,9 +409,8 @@ void read_engine(const Json& json, EngineRequest& engine) {
   l.attention_data = degree_of(json, "attention_dp", 1);
   l.expert_tensor = json.contains("moe_tp") ? degree_of(json, "moe_tp", 1) : 0;
   l.expert = degree_of(json, "moe_ep", 1);
-  engine.max_batched_tokens =
-      std::max<int64_t>(1, amount_of(json, "max_batched_tokens", engine.max_batched_tokens));
-  engine.max_seqs = std::max<int64_t>(1, amount_of(json, "max_seqs", engine.max_seqs));
+  engine.max_batched_tokens = amount_of(json, "max_batched_tokens", engine.max_batched_tokens);
+  engine.max_seqs = amount_of(json, "max_seqs", engine.max_seqs);
 }
 
 ServiceLevel promise_of(const Json& json) {
