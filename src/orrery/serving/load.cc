@@ -48,9 +48,9 @@ LoadPoint load_point(double rate, std::span<const RequestRecord> records, const 
     last = std::max(last, r.end.value);
   }
   const auto at = [&](std::vector<double>& values) {
-    if (values.empty()) return Seconds();
+    if (values.empty()) return Seconds(0);
     const double value = quantile_of(values, promise.quantile);
-    return Seconds(std::isnan(value) ? kNever.value : value);  // between two that wait for ever
+    return std::isnan(value) ? kNever : Seconds(value);  // between two that wait for ever
   };
   point.ttft = at(ttft);
   point.tpot = at(tpot);
