@@ -330,7 +330,8 @@ TEST(AstraOwnSteps, BarrierTakesLog2Rounds) {
   // go, and 3's second one 1.
   std::vector<TraceMaker> traces(4, barrier);
   traces[2] = TraceMaker().comp(10).collective(Collective::kBarrier, 0, {0});
-  EXPECT_THAT(finish_times(switched(4), system, traces), ElementsAre(10'201, 10'402, 10'000, 10'201));
+  EXPECT_THAT(finish_times(switched(4), system, traces),
+              ElementsAre(10'201, 10'402, 10'000, 10'201));
 }
 
 TEST(AstraOwnSteps, GroupsHaveTheirOwnRoot) {

@@ -97,8 +97,7 @@ TEST(Stragglers, OneSlowDeviceHoldsItsPipelineAndThePipelineAllOthers) {
 TEST(Stragglers, TheOptimizerWaitsForTheSlowestDevice) {
   // Only the two loops over all 6.6 million parameters take time, 1 ms each.
   const TrainingModel m = model(
-      [](const Kernel& kernel) { return kernel.cost.bytes_read > 4 * 6.5e6 ? 1e-3 : 0; },
-      nothing);
+      [](const Kernel& kernel) { return kernel.cost.bytes_read > 4 * 6.5e6 ? 1e-3 : 0; }, nothing);
   Strategy s = pipeline(1, 1, 2);
   s.gpus = 2;
   EXPECT_NEAR(m.evaluate(s).optimizer.value, 2e-3, 1e-12);

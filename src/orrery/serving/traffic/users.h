@@ -24,8 +24,8 @@ struct Conversations {
   int64_t count = 1;      ///< Of conversations.
   double mean_turns = 4;  ///< Geometric, 1 at least.
   Seconds mean_pause{10};
-  double pause_variation = 1;    ///< Coefficient of variation; gamma.
-  int64_t longest = 131072;  ///< Tokens after which a conversation ends.
+  double pause_variation = 1;  ///< Coefficient of variation; gamma.
+  int64_t longest = 131072;    ///< Tokens after which a conversation ends.
 };
 /// `lengths` draws what a turn adds: its new prompt tokens and its output.
 std::unique_ptr<RequestSource> make_conversations(const Conversations& conversations,
