@@ -87,6 +87,7 @@ TEST(ServingAccuracy, ChunksShortenTheLongestGaps) {
   EXPECT_GT(chunked.ttft.mean.value, prompts_first.ttft.mean.value);
 }
 
+// What the runtime holds was set by this very run: the test keeps it so, it validates nothing.
 TEST(ServingAccuracy, LeavesTheBlocksThatVllmFound) {
   EngineRequest request;
   request.model = "llama3-8b";
@@ -97,8 +98,8 @@ TEST(ServingAccuracy, LeavesTheBlocksThatVllmFound) {
   EXPECT_NEAR(static_cast<double>(engine.room.blocks), 2588, 0.03 * 2588);
 }
 
-// Deployments that vLLM ran and that nothing was set by: the half of the table that a hash of the
-// id leaves (tools/validation/serving.py), of models whose number formats are stated.
+// Deployments that vLLM ran, of the half of the table that nothing was fitted to
+// (tools/validation/serving.py; docs/validation.md says what was chosen with all of it in view).
 TEST(ServingAccuracy, PredictsDeploymentsOfVllm) {
   ORRERY_SHARED_DATA_OR_SKIP(table, "serving/silicon_points.csv");
   ORRERY_SHARED_DATA_OR_SKIP(configs, "model_configs");

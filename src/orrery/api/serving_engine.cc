@@ -39,6 +39,7 @@ Cluster usual_cluster(const Catalogue& catalogue, const std::string& device,
     const auto vendors_own = std::ranges::find_if(
         known, [](const std::string& name) { return name.starts_with("dgx-"); });
     std::vector<Override> of_device;
+    of_device.reserve(overrides.size());
     for (const auto& [path, value] : overrides) of_device.emplace_back("device." + path, value);
     return catalogue.cluster(vendors_own == known.end() ? known.front() : *vendors_own, of_device);
   }

@@ -20,7 +20,7 @@ void add_sizes(SizeGrid& grid, int64_t captured, std::span<const double> sizes) 
     if (const auto n = static_cast<int64_t>(size); n > captured && n < grid.back())
       grid.push_back(n);
   std::ranges::sort(grid);
-  grid.erase(std::ranges::unique(grid).begin(), grid.end());
+  grid.erase(std::unique(grid.begin(), grid.end()), grid.end());
 }
 
 }  // namespace
