@@ -97,6 +97,7 @@ ServingAnswer Session::serving(const ServingRequest& request) const {
   std::vector<SampledTimes> sampled;
   sampled.reserve(pools.size());
   std::vector<const StepTimes*> times;
+  times.reserve(pools.size());
   for (const EnginePool& pool : pools) times.push_back(&sampled.emplace_back(*pool.engine.times));
 
   ServingAnswer answer;

@@ -82,6 +82,7 @@ ServingRun run_pools(const ServingRequest& request, const std::vector<EnginePool
 
 ServingRun run_pools(const ServingRequest& request, const std::vector<EnginePool>& pools) {
   std::vector<const StepTimes*> times;
+  times.reserve(pools.size());
   for (const EnginePool& pool : pools) times.push_back(pool.engine.times.get());
   return run_pools(request, pools, times, false);
 }
