@@ -8,8 +8,8 @@ namespace orrery {
 int64_t KvRoom::needed(int64_t n) const {
   int64_t sum = (n + tokens - 1) / tokens + fixed;
   if (windowed > 0) {
-    const auto seen = static_cast<double>((std::min(n, window) + tokens - 1) / tokens);
-    sum += static_cast<int64_t>(std::ceil(windowed * seen));
+    const int64_t seen = (std::min(n, window) + tokens - 1) / tokens;
+    sum += static_cast<int64_t>(std::ceil(windowed * static_cast<double>(seen)));
   }
   return sum;
 }
