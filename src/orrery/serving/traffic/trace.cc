@@ -145,6 +145,8 @@ class JsonLine {
     } catch (const nlohmann::json::parse_error& e) {
       source_.fail(begin_ + std::min(line.size(), e.byte == 0 ? 0 : e.byte - 1),
                    "expected a JSON object of one request");
+    } catch (const nlohmann::json::out_of_range&) {
+      source_.fail(begin_, "a number that is too large");
     }
     if (!object_.is_object()) source_.fail(begin_, "expected a JSON object of one request");
   }

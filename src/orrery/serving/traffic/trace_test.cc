@@ -62,6 +62,8 @@ TEST(Trace, SaysWhereItIsWrong) {
   EXPECT_THAT(fault(header + "0,1,0\n"), testing::StartsWith("t:2:5: expected a number of tokens"));
   EXPECT_THAT(fault(header + "0,1,1.5\n"), testing::StartsWith("t:2:5:"));
   EXPECT_THAT(fault(header + "0,1,1e300\n"), testing::StartsWith("t:2:5:"));
+  EXPECT_THAT(fault(R"({"prompt_len": 5e94539, "output_len": 1})"),
+              testing::StartsWith("t:1:1: a number that is too large"));
   EXPECT_THAT(fault(header + "-1,1,1\n"), testing::StartsWith("t:2:1: expected seconds"));
   EXPECT_THAT(fault(header + "nan,1,1\n"), testing::StartsWith("t:2:1: expected seconds"));
   EXPECT_THAT(fault("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-13-16 00:00:00,1,1\n"),
