@@ -7,35 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "measured_rows_for_test.h"
 #include "orrery/api/session.h"
 #include "orrery/base/csv.h"
 #include "orrery/base/shared_data_for_test.h"
 
 namespace orrery {
 namespace {
-
-const Session& session() {
-  static const Session kSession(ORRERY_SOURCE_DIR "/hardware", ORRERY_SOURCE_DIR "/data");
-  return kSession;
-}
-
-class Rows {
- public:
-  explicit Rows(const std::string& path) : table_(CsvTable::parse(Source::from_file(path))) {}
-  size_t size() const { return table_.rows(); }
-  std::string text(size_t row, const char* column) const {
-    return std::string(table_.at(row, table_.required_column(column)));
-  }
-  double number(size_t row, const char* column) const {
-    return std::strtod(text(row, column).c_str(), nullptr);
-  }
-  int whole(size_t row, const char* column) const {
-    return std::max(1, static_cast<int>(number(row, column)));
-  }
-
- private:
-  CsvTable table_;
-};
 
 double median(std::vector<double> values) {
   std::ranges::sort(values);

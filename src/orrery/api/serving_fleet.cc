@@ -28,6 +28,7 @@ ReplicaOptions replica_options(const ServingRequest& request, const EnginePool& 
 }  // namespace
 
 std::vector<EnginePool> engine_pools(const Session& session, const ServingRequest& request) {
+  refuse_unused(request.scheduler);
   std::vector<EnginePool> pools;
   const auto add = [&](std::string role, EngineRequest engine, int replicas) {
     engine.model = request.engine.model;

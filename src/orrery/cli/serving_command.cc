@@ -22,13 +22,15 @@ class ServingCommand final : public Command {
     options_.declare_times(app);
     options_.declare_traffic(app);
     options_.model.declare(app);
-    app.add_flag("--disaggregate", disaggregate_,
-                 "Prompts and answers by different engines (--prefill-…, --decode-…)");
-    declare_pool(app, "prefill", prefill_, prefill_workers_);
-    declare_pool(app, "decode", decode_, decode_workers_);
+    CLI::Option* apart =
+        app.add_flag("--disaggregate", disaggregate_,
+                     "Prompts and answers by different engines (--prefill-…, --decode-…)");
+    declare_pool(app, "prefill", prefill_, prefill_workers_, apart);
+    declare_pool(app, "decode", decode_, decode_workers_, apart);
     app.add_option("--transfer", transfer_,
                    "Bandwidth between them, e.g. 50GB/s; the cluster's network unless given")
-        ->type_name("RATE");
+        ->type_name("RATE")
+        ->needs(apart);
     app.add_option("--slo", slo_,
                    "A promise, to count who it is kept to: ttft=0.5s,tpot=50ms,e2e=…")
         ->type_name("PROMISE");
@@ -98,11 +100,12 @@ class ServingCommand final : public Command {
     int64_t max_seqs = 0, max_batched_tokens = 0;
   };
 
-  static void declare_pool(CLI::App& app, const std::string& role, PoolOptions& pool,
-                           int& workers) {
+  static void declare_pool(CLI::App& app, const std::string& role, PoolOptions& pool, int& workers,
+                           CLI::Option* apart) {
     const auto count = [&](const std::string& name, int& value, const std::string& help) {
       app.add_option("--" + role + "-" + name, value, help)
           ->type_name("N")
+          ->needs(apart)
           ->check(CLI::Range(1, 1 << 20));
     };
     count("workers", workers, "Engines that " + role);
@@ -114,6 +117,7 @@ class ServingCommand final : public Command {
     const auto amount = [&](const std::string& name, int64_t& value, const std::string& help) {
       app.add_option("--" + role + "-" + name, value, help)
           ->type_name("N")
+          ->needs(apart)
           ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
     };
     amount("max-seqs", pool.max_seqs, "Sequences of each at one time");

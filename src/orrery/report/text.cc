@@ -227,7 +227,7 @@ std::string models_text(const Session& session) {
       if (!d.source.empty()) text += hanging("      source: ", d.source);
       for (const Parameter& p : d.parameters)
         text += hanging(fmt::format("      {} = {}{}: ", p.name, p.default_value,
-                                    p.settable ? " (--parameter)" : ""),
+                                    p.settable && kind == "kernel models" ? " (--parameter)" : ""),
                         p.meaning);
     }
   }

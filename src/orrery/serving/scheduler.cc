@@ -95,6 +95,18 @@ std::unique_ptr<Scheduler> make_scheduler(const std::string& name) {
   return Registry<Scheduler>::instance().at(name, "scheduler").create();
 }
 
+void refuse_unused(const SchedulerOptions& options) {
+  const auto& parameters =
+      Registry<Scheduler>::instance().at(options.name, "scheduler").description.parameters;
+  const auto check = [&](bool given, std::string_view name) {
+    if (given && std::ranges::find(parameters, name, &Parameter::name) == parameters.end())
+      throw_usage(fmt::format("the scheduler {} has no use for {}", options.name, name));
+  };
+  check(options.chunk_size > 0, "chunk_size");
+  check(options.watermark >= 0, "watermark");
+  check(options.max_utilization, "max_utilization");
+}
+
 SchedulerOptions with_defaults(SchedulerOptions options, const SchedulerOptions& defaults) {
   const auto limit = [](int64_t& value, int64_t own, std::string_view what) {
     if (value < 0) throw_usage(fmt::format("{} must be 1 or more, not {}", what, value));

@@ -26,6 +26,11 @@ struct SchedulerOptions {
   std::optional<bool> prefix_caching;  ///< None: the scheduler's own default.
   bool by_priority = false;
   bool max_utilization = false;  ///< trtllm: admit by what is needed now, and evict.
+
+  /// Blocks that admission leaves free.
+  int64_t spare(const KvRoom& room) const {
+    return static_cast<int64_t>(watermark * static_cast<double>(room.blocks));
+  }
 };
 
 /// Tokens of a sequence that a step computes.
@@ -101,6 +106,10 @@ class Scheduler {
   /// So many of them were taken, without a call of `schedule`.
   virtual void repeated(int64_t steps) { (void)steps; }
 };
+
+/// Throws `kUsage` for an option that was given and that the scheduler's description does not list
+/// among its parameters.
+void refuse_unused(const SchedulerOptions& options);
 
 /// The scheduler of that name; throws `kUsage` for one that is not there.
 std::unique_ptr<Scheduler> make_scheduler(const std::string& name);

@@ -50,7 +50,7 @@ std::map<std::string, Setter> setters(EngineCosts& c) {
           {"batched_tokens", whole(c.batched_tokens)},
           {"sequences", whole(c.sequences)},
           {"gathers_experts", flag(c.gathers_experts)},
-          {"counts_head", flag(c.counts_head)},
+          {"counts_ends", flag(c.counts_ends)},
           {"custom_all_reduce", flag(c.custom_all_reduce)},
           {"runtime",
            [&c](const std::string& text) {

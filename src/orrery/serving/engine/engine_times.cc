@@ -67,7 +67,7 @@ EngineTimes::EngineTimes(EngineWork work, const ServingLayout& layout, const Eng
   };
   const auto sum = [](const Cost& c) { return (c.kernels + c.traffic).value; };
   tokens_ = table(none, costs_.captured, [this, sum](int64_t t, int64_t) {
-    return sum(cost(work_.tokens(t), &StepProfile::tokens, t));
+    return sum(cost(token_pass(t), &StepProfile::tokens, t));
   });
   experts_ = table(none, costs_.captured, [this, sum](int64_t t, int64_t) {
     return sum(cost(work_.experts(t), &StepProfile::experts, t));
@@ -98,6 +98,15 @@ EngineTimes::EngineTimes(EngineWork work, const ServingLayout& layout, const Eng
 }
 
 EngineTimes::~EngineTimes() = default;
+
+EnginePass EngineTimes::token_pass(int64_t tokens) const {
+  EnginePass pass = work_.tokens(tokens);
+  if (!costs_.counts_ends) return pass;
+  const EnginePass first = work_.embedding(tokens);
+  pass.launches.insert(pass.launches.end(), first.launches.begin(), first.launches.end());
+  pass.traffic.insert(pass.traffic.end(), first.traffic.begin(), first.traffic.end());
+  return pass;
+}
 
 EngineTimes::Cost EngineTimes::cost(const EnginePass& pass) const {
   Cost sum;
@@ -188,7 +197,7 @@ StepTime EngineTimes::of(const StepShape& shape) const {
     // A rank without requests of its own keeps the others company.
     sum += tokens_->at(1) + experts_->at(shape.group_tokens);
   }
-  if (rows > 0 && costs_.counts_head) sum += head_->at(rows);
+  if (rows > 0 && costs_.counts_ends) sum += head_->at(rows);
   StepTime time;
   time.device = Seconds(sum * scale_) + costs_.gap;
   const auto sequences =
@@ -226,11 +235,11 @@ StepCauses EngineTimes::detail(const StepShape& shape) const {
           shape.prefills.size() > 1 ? 1.0 / kTogether : 1.0);
   }
   if (tokens > 0)
-    add_cost(StepPart::kTokens, cost(work_.tokens(tokens), &StepProfile::tokens, tokens), 1);
+    add_cost(StepPart::kTokens, cost(token_pass(tokens), &StepProfile::tokens, tokens), 1);
   const int64_t group = std::max(tokens, shape.group_tokens);
   if (work_.has_experts() && group > 0)
     add_cost(StepPart::kExperts, cost(work_.experts(group), &StepProfile::experts, group), 1);
-  if (rows > 0 && costs_.counts_head)
+  if (rows > 0 && costs_.counts_ends)
     add_cost(StepPart::kHead, cost(work_.head(rows), &StepProfile::head, rows), 1);
   if (shape.decodes > 0) {
     add(StepPart::kNext,

@@ -1,8 +1,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -34,14 +32,13 @@ class SizeTable;
 
 /// Step times of an engine from the kernels and collectives of its ranks:
 ///
-///   device = tokens(T) + experts(G) + head(rows) + prompts + next + traffic
+///   device = tokens(T) + experts(G) + head(rows) + prompts + next + handover + gap
 ///
-/// with prompts = max(longest alone, Σ each as one of eight) and next by the number of sequences
-/// and their mean length, at least that of the longest alone. Steps of up to
-/// EngineCosts::captured tokens run as graphs made for the next larger size; between points of the
-/// grids, times are interpolated. With a profile, measured times take the place of the kernels'.
-/// After the first question at a point an answer takes some tens of
-/// nanoseconds.
+/// each with the collectives it needs, where prompts = max(longest alone, Σ each as one of eight)
+/// and next by the number of sequences and their mean length, at least that of the longest alone.
+/// Steps of up to EngineCosts::captured tokens run as graphs made for the next larger size; between
+/// points of the grids, times are interpolated. With a profile, measured times take the place of
+/// the kernels'. After the first question at a point an answer takes some tens of nanoseconds.
 class EngineTimes final : public StepTimes {
  public:
   EngineTimes(EngineWork work, const ServingLayout& layout, const EngineCosts& costs,
@@ -67,6 +64,8 @@ class EngineTimes final : public StepTimes {
     Joules energy;
     double spread = 0;
   };
+  /// What runs once for all tokens, from the embedding on.
+  EnginePass token_pass(int64_t tokens) const;
   Cost cost(const EnginePass& pass) const;
   double seconds(const EnginePass& pass) const;
   /// With the profile's time of `size` in place of the kernels', where there is one.

@@ -687,6 +687,7 @@ EngineWork::EngineWork(const TransformerDescription& model, const ServingLayout&
       windows[a->window] += repeated.count;
   }
   builder.set_count(1);
+  builder.set_tokens(1);
   builder.embedding();
   builder.head(1);
   s.kept = builder.kept();
@@ -722,6 +723,14 @@ EnginePass EngineWork::decode(bool windowed, int64_t sequences, int64_t context,
     if (windowed == looks_at_window(layer.mixer))
       builder.decode(layer, sequences, context, queries);
   });
+}
+
+EnginePass EngineWork::embedding(int64_t tokens) const {
+  std::vector<std::string> known;
+  PassBuilder builder(state_->model, state_->layout, state_->precision, state_->habits, known);
+  builder.set_tokens(tokens);
+  builder.embedding();
+  return builder.take();
 }
 
 EnginePass EngineWork::head(int64_t rows) const {

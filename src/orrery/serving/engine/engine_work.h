@@ -41,6 +41,7 @@ struct EngineHabits {
 ///   experts(G)       experts for the G tokens of all ranks that share them;
 ///   prefill(n, q, c) attention of q new tokens of each of n sequences after c;
 ///   decode(n, c)     attention of one new token of each of n sequences over c tokens each;
+///   embedding(T)     their vectors from the table;
 ///   head(n)          logits and choice of n next tokens.
 ///
 /// Launches are those of vLLM (model/vllm/vllm_launches.h), from sizes alone, in microseconds.
@@ -54,6 +55,7 @@ class EngineWork {
 
   EnginePass tokens(int64_t tokens) const;
   EnginePass experts(int64_t group_tokens) const;
+  EnginePass embedding(int64_t tokens) const;
   EnginePass prefill(int64_t sequences, int64_t queries, int64_t context) const;
   /// Of layers that look at a window, or of the others. `queries` of each sequence: more than one
   /// where guesses are verified.

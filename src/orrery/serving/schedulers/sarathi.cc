@@ -20,7 +20,8 @@ class Sarathi final : public Scheduler {
   KvCacheOptions cache() const override { return {*options_.prefix_caching, true}; }
 
   bool fits(const KvRoom& room, int64_t prompt, int64_t output) const override {
-    return room.needed(prompt + output - 1 + options_.draft_tokens) + spare(room) <= room.blocks;
+    return room.needed(prompt + output - 1 + options_.draft_tokens) + options_.spare(room) <=
+           room.blocks;
   }
 
   void schedule(EngineRank& rank) override {
@@ -39,16 +40,12 @@ class Sarathi final : public Scheduler {
            static_cast<int64_t>(rank.running.size()) < options_.max_seqs) {
       const Sequence& s = rank.sequences[rank.waiting.front()];
       const auto tokens = static_cast<int32_t>(std::min<int64_t>(rank.to_compute(s), budget));
-      if (!rank.admit_first(tokens, spare(rank.kv.room()), s.tokens())) break;
+      if (!rank.admit_first(tokens, options_.spare(rank.kv.room()), s.tokens())) break;
       budget -= tokens;
     }
   }
 
  private:
-  int64_t spare(const KvRoom& room) const {
-    return static_cast<int64_t>(options_.watermark * static_cast<double>(room.blocks));
-  }
-
   SchedulerOptions options_;
 };
 

@@ -13,5 +13,17 @@ TEST(Static, RunsABatchToItsEnd) {
   EXPECT_EQ(times_of(r), (Times{{3, 5.5}, {3, 3}, {8.5, 9.75}}));
 }
 
+TEST(Static, HasNoUseForChunks) {
+  SchedulerOptions options;
+  options.name = "static";
+  EXPECT_NO_THROW(refuse_unused(options));
+  options.chunk_size = 512;
+  EXPECT_THROW(refuse_unused(options), Error);
+  options.name = "sarathi";
+  EXPECT_NO_THROW(refuse_unused(options));
+  options.max_utilization = true;
+  EXPECT_THROW(refuse_unused(options), Error);
+}
+
 }  // namespace
 }  // namespace orrery

@@ -20,7 +20,8 @@ class VllmV0 final : public Scheduler {
   KvCacheOptions cache() const override { return {*options_.prefix_caching, true}; }
 
   bool fits(const KvRoom& room, int64_t prompt, int64_t output) const override {
-    return room.needed(prompt + output - 1 + options_.draft_tokens) + spare(room) <= room.blocks;
+    return room.needed(prompt + output - 1 + options_.draft_tokens) + options_.spare(room) <=
+           room.blocks;
   }
 
   void schedule(EngineRank& rank) override {
@@ -29,17 +30,13 @@ class VllmV0 final : public Scheduler {
       const int32_t tokens = rank.to_compute(rank.sequences[rank.waiting.front()]);
       // A prompt longer than a step may be has one of its own.
       if (tokens > budget && !rank.batch.empty()) break;
-      if (!rank.admit_first(tokens, spare(rank.kv.room()))) break;
+      if (!rank.admit_first(tokens, options_.spare(rank.kv.room()))) break;
       budget -= tokens;
     }
     if (rank.batch.empty()) rank.decode_all();
   }
 
  private:
-  int64_t spare(const KvRoom& room) const {
-    return static_cast<int64_t>(options_.watermark * static_cast<double>(room.blocks));
-  }
-
   SchedulerOptions options_;
 };
 

@@ -9,7 +9,7 @@ class VllmV1 final : public Scheduler {
  public:
   SchedulerOptions configure(const SchedulerOptions& options) override {
     SchedulerOptions defaults;
-    defaults.max_batched_tokens = 8192;
+    defaults.max_batched_tokens = 2048;
     defaults.max_seqs = 1024;
     defaults.chunk_size = INT32_MAX;
     defaults.watermark = 0;
@@ -75,8 +75,8 @@ const Registration<Scheduler> kVllmV1(
                 "chunk of its prompt, then those who wait; without blocks the last admitted is "
                 "thrown out and computed again",
      .source = "vLLM 0.11, vllm/v1/core/sched/scheduler.py",
-     .parameters = {{"max_batched_tokens", 8192,
-                     "tokens of a step; vLLM's server on devices of 70 GB and more", true},
+     .parameters = {{"max_batched_tokens", 2048,
+                     "tokens of a step; data/serving/vllm.yaml says where from", true},
                     {"max_seqs", 1024, "sequences that run; the same", true},
                     {"chunk_size", INT32_MAX,
                      "tokens of one prompt in a step: vLLM's long_prefill_token_threshold", true}}},
