@@ -17,9 +17,60 @@ import sys
 SYSTEMS = {"h100_sxm": "h100-sxm", "h200_sxm": "h200", "b300_sxm": "b300", "gb200": "gb200", "gb300": "gb300"}
 FORMATS = {"": None, "fp8": "fp8", "nvfp4": "fp4", "fp8_block": "fp8_block", "int4_wo": "int4_weight"}
 SCHEDULERS = {"vllm": "vllm-v1", "sglang": "sglang", "trtllm": "trtllm"}
-# Runs of these sources have prompts and answers of one length; the others draw each length between
-# 0.8 and 1 of the given one (InferenceMAX's random range ratio).
-FIXED_LENGTHS = ("meta_llama", "nvidia_", "openai_", "qwen_")
+# Runs of aiconfigurator's own evaluation; the others are of InferenceX (SemiAnalysis), which draws each length
+# between 0.8 and 1 of the given one.
+OWN_RUNS = ("meta_llama", "nvidia_", "openai_", "qwen_")
+
+
+def own_settings(row, isl):
+    """What aiconfigurator's generator tells an engine (its rule_plugin/benchmark): steps of the batch, a prompt and
+    1,500 tokens more; keys and values in eight bits with weights in eight bits under TensorRT-LLM; SGLang with
+    mixed chunks, but not in the first runs, which agree with its defaults; vLLM 0.12 without asynchronous scheduling, as was its default."""
+    tokens = isl + 1500
+    if row["backend"] == "sglang":
+        return [] if row["backend_version"] < "0.5.6" else ["--max-batched-tokens", tokens, "--mixed-chunk"]
+    settings = ["--max-batched-tokens", tokens + number(row["batch_size"]), "--no-prefix-caching"]
+    if row["backend"] == "vllm":
+        settings += ["--no-async"]
+    elif row["gemm_quant_mode"].startswith("fp8"):
+        settings += ["--kv-dtype", "fp8"]
+    return settings
+
+
+def inferencex_settings(row, isl, osl, users):
+    """What its launch scripts say (benchmarks/ of SemiAnalysisAI/InferenceX); where one has changed over time, what
+    it said around the time of most rows."""
+    model, system, backend = row["model_path"], row["system"], row["backend"]
+    eight_bits = ["--kv-dtype", "fp8"]
+    if row["mode"] != "agg" or system.startswith("gb"):  # recipes of their own, not looked at
+        return [] if backend == "vllm" else eight_bits
+    if backend == "vllm":
+        if "MiniMax" in model and system == "b300_sxm":
+            return ["--max-batched-tokens", 2 * isl, *eight_bits, "--no-prefix-caching"]
+        if "Kimi" in model:
+            return ["--max-seqs", users, "--memory-fraction", 0.95]
+        if "Llama" in model:
+            return ["--max-batched-tokens", 8192, "--max-seqs", users, *eight_bits]
+        if "gpt-oss" in model:
+            return ["--max-batched-tokens", 8192, "--max-seqs", users]
+        return []
+    if backend == "sglang":
+        polls = ["--poll-steps", 30 if users >= 16 else 10]
+        if "Qwen3.5" in model and row["precision"] == "fp8":
+            polls = ["--poll-steps", 10] if system == "b300_sxm" else []
+            return ["--max-batched-tokens", 16384, "--chunk-size", 16384, *polls, *eight_bits, "--memory-fraction", 0.8]
+        if "GLM" in model and system == "h200_sxm":
+            return ["--memory-fraction", 0.85]
+        if "GLM" in model or system == "h200_sxm":
+            polls = []
+        kv = [] if system == "h200_sxm" or row["precision"] == "bf16" else eight_bits
+        return ["--max-batched-tokens", 32768, "--chunk-size", 32768, *polls, *kv, "--memory-fraction", 0.82]
+    if "gpt-oss" in model:
+        return ["--max-batched-tokens", 20000, "--max-seqs", users]
+    if "Llama" in model:
+        waits = ["--wait-steps", 20, "--wait-share", 0.9] if (isl, osl) == (1024, 1024) and int(row["tp_size"]) < 8 else []
+        return ["--max-batched-tokens", max(isl + osl + 200, 2048), *eight_bits, *waits]
+    return ["--max-batched-tokens", max(8192, -(-(users + isl + 64) // 64) * 64), *eight_bits]
 
 
 def serve(program, arguments):
@@ -53,8 +104,8 @@ def layout(row, pool=""):
 
 def deployment(program, data, row):
     isl, osl = int(row["isl"]), int(row["osl"])
-    fixed = row["id"].startswith(FIXED_LENGTHS)
-    length = str if fixed else lambda n: f"uniform:{int(0.8 * n)}-{n}"
+    own = row["id"].startswith(OWN_RUNS)
+    length = str if own else lambda n: f"uniform:{int(0.8 * n)}-{n}"
     users = number(row["concurrency"])
     arguments = [f"{data}/model_configs/{row['config']}", "--on", SYSTEMS[row["system"]], "--scheduler",
                  SCHEDULERS[row["backend"]], "--concurrency", users, "--count",
@@ -63,6 +114,7 @@ def deployment(program, data, row):
         for option, mode in (("--dtype", row["gemm_quant_mode"]), ("--expert-dtype", row["moe_quant_mode"])):
             if FORMATS[mode]:
                 arguments += [option, FORMATS[mode]]
+    arguments += own_settings(row, isl) if own else inferencex_settings(row, isl, osl, users)
     if row["mode"] == "agg":
         arguments += layout(row)
     else:

@@ -37,13 +37,18 @@ PoolAnswer describe(const EnginePool& pool, const SampledTimes& sampled) {
   answer.memory = pool.engine.memory;
   answer.room = pool.engine.room;
   std::array<double, kStepPartCount> parts{};
-  double host = 0, all = 0, energy = 0, error = 0;
+  double host = 0, launched = 0, all = 0, energy = 0, error = 0;
   for (const SampledStep& step : sampled.steps()) {
     StepShape shape = step.shape;
     shape.prefills = step.chunks;
     const StepCauses causes = pool.engine.times->detail(shape);
-    for (size_t i = 0; i < kStepPartCount; ++i) parts[i] += causes.parts[i].value;
-    host += std::max(0.0, (step.time.host - step.time.device).value);
+    double kernels = 0;
+    for (size_t i = 0; i < kStepPartCount; ++i) {
+      parts[i] += causes.parts[i].value;
+      kernels += causes.parts[i].value;
+    }
+    host += std::max(0.0, (step.time.host + step.time.launch - step.time.device).value);
+    launched += std::max(0.0, step.time.launch.value - kernels);
     const double seconds = step.time.device.value;
     all += seconds;
     energy += causes.energy.value;
@@ -58,6 +63,7 @@ PoolAnswer describe(const EnginePool& pool, const SampledTimes& sampled) {
   if (all > 0) {
     answer.power_w = energy / (all + host);
     answer.spread = error / all;
+    host += launched;  // which `all` holds already
     double sum = host;
     for (const double part : parts) sum += part;
     for (size_t i = 0; i < kStepPartCount; ++i)
@@ -84,6 +90,19 @@ void carry(const ServingMetrics& base, const ServingMetrics& whole, ServingMetri
       value =
           from > 0 ? ((whole.*which).*figure).value * value / from : ((whole.*which).*figure).value;
     }
+}
+
+/// Moves `at` further from `middle` by an error of ln(true / predicted) that has nothing to do with
+/// the one that made it.
+void widen(const Distribution& middle, double error, Distribution& at) {
+  for (const auto figure :
+       {&Distribution::mean, &Distribution::p50, &Distribution::p90, &Distribution::p99}) {
+    const double from = (middle.*figure).value;
+    double& value = (at.*figure).value;
+    if (!(from > 0 && value > 0)) continue;
+    const double reach = std::log(value / from);
+    value = from * std::exp(std::copysign(std::hypot(reach, error), reach));
+  }
 }
 
 }  // namespace
@@ -129,6 +148,8 @@ ServingAnswer Session::serving(const ServingRequest& request) const {
     ServingMetrics& at = slow ? answer.slow : answer.fast;
     at = run_pools(part, pools, times, false).metrics;
     if (!whole) carry(base, answer.run.metrics, at);
+    widen(answer.run.metrics.ttft, kNinetyPercent * pools[0].engine.times->costs().spread_first,
+          at.ttft);
   }
   const ServingMetrics& m = answer.run.metrics;
   answer.requests_offered = request.traffic.rate;

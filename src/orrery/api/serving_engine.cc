@@ -79,17 +79,14 @@ void divide_memory(ServingEngine& engine, const EngineRequest& request) {
 }
 
 EngineRequest Session::with_limits(EngineRequest request) const {
-  // vLLM runs fewer sequences where there is little room for them.
-  constexpr double kLargeDevice = 70e9;
-  constexpr int64_t kFewSequences = 256;
+  // As vLLM tells small devices, in EngineArgs.get_batch_defaults: by memory, and A100s by name.
+  constexpr double kLargeDevice = 70.0 * (1 << 30);
   const EngineCosts costs = load_engine_costs(data_folder_, request.engine, request.settings);
-  if (request.max_batched_tokens == 0) request.max_batched_tokens = costs.batched_tokens;
-  if (request.max_seqs == 0) {
-    const Cluster cluster = usual_cluster(catalogue_, request.device, request.overrides);
-    request.max_seqs = cluster.device.usable_memory.value < kLargeDevice
-                           ? std::min(costs.sequences, kFewSequences)
-                           : costs.sequences;
-  }
+  const Device device = usual_cluster(catalogue_, request.device, request.overrides).device;
+  const bool small = device.usable_memory.value < kLargeDevice || device.name.starts_with("a100");
+  if (request.max_batched_tokens == 0)
+    request.max_batched_tokens = small ? costs.few_tokens : costs.batched_tokens;
+  if (request.max_seqs == 0) request.max_seqs = small ? costs.few_sequences : costs.sequences;
   return request;
 }
 

@@ -20,6 +20,7 @@ ReplicaOptions replica_options(const ServingRequest& request, const EnginePool& 
   options.scheduler.max_seqs = pool.request.max_seqs;
   options.ranks = pool.request.layout.attention_data;
   options.asynchronous = request.asynchronous.value_or(pool.engine.times->costs().ahead);
+  options.ahead = options.asynchronous;
   options.speculation = request.speculation;
   options.prefill_only = pool.role == "prefill";
   return options;

@@ -65,6 +65,16 @@ void ServingOptions::declare_engine(CLI::App& app) {
       "Keys and values of a prompt's beginning are not looked for in the cache");
   app.add_flag("--max-utilization", request.scheduler.max_utilization,
                "trtllm: admit by what is needed now and evict, not by the longest answer");
+  app.add_flag("--mixed-chunk", request.scheduler.mixed,
+               "sglang: a step with prompts decodes too (enable_mixed_chunk)");
+  amount(app, "--poll-steps", request.scheduler.poll_steps,
+         "sglang: decodes between looks for new requests (scheduler_recv_interval)");
+  amount(app, "--wait-steps", request.scheduler.wait_steps,
+         "trtllm: steps that prompts wait while others decode (batch_wait_timeout_iters), …");
+  app.add_option("--wait-share", request.scheduler.wait_share,
+                 "… until a step would have this share of its tokens (batch_wait_max_tokens_ratio)")
+      ->type_name("SHARE")
+      ->check(CLI::Range(0.0, 1.0));
   app.add_flag_function(
       "--async,!--no-async", [this](int64_t said) { request.asynchronous = said > 0; },
       "Whether the host schedules a step while the device runs the one before");

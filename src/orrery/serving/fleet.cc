@@ -17,7 +17,7 @@ struct Delivery {
   uint64_t order = 0;
   uint32_t id = 0;
   Request request;
-  ReceivedTokens received;
+  int32_t received = 0;
   uint16_t from = 0;
   uint32_t slot = 0;
 
@@ -175,7 +175,7 @@ class Fleet {
     d.at = now_ + t.latency + bytes / t.bandwidth;
     d.order = deliveries_made_++;
     d.id = e.id;
-    d.received = {e.computed, now_};
+    d.received = e.computed;
     d.from = static_cast<uint16_t>(index);
     d.slot = e.slot;
     const RequestRecord& record = recorder_.record(e.id);

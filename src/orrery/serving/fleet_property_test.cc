@@ -71,6 +71,21 @@ Scenario scenario(const std::string& scheduler, uint64_t seed) {
     scaling.patience = Seconds(3);
     s.options.decode_pool.autoscaling = scaling;
   }
+  const bool ahead = random.integer(0, 1) == 0;
+  const int64_t steps = random.integer(1, 6);
+  const bool mixed = random.integer(0, 1) == 0;
+  for (ReplicaPool* pool : {&s.options.pool, &s.options.decode_pool}) {
+    for (ReplicaSpec& replica : pool->replicas) {
+      replica.options.ahead = ahead;
+      SchedulerOptions& told = replica.options.scheduler;
+      if (told.name == "sglang") {
+        told.poll_steps = steps;
+        told.mixed = mixed;
+      } else if (told.name == "trtllm") {
+        told.wait_steps = steps - 1;
+      }
+    }
+  }
   return s;
 }
 

@@ -57,7 +57,7 @@ bool Replica::fits(const Request& request) const {
 }
 
 size_t Replica::waiting() const {
-  size_t sum = 0;
+  size_t sum = arrivals_.size();
   for (const auto& rank : ranks_) sum += rank->waiting.size();
   return sum;
 }
@@ -92,7 +92,9 @@ uint16_t Replica::rank_for(const Request& request, Seconds now) {
   for (size_t r = 0; r < ranks_.size(); ++r) {
     const EngineRank& rank = *ranks_[r];
     const int64_t cached = request.conversation == 0 ? 0 : rank.kv.cached(keys, request.prompt - 1);
-    const std::pair score(-cached, 4 * rank.waiting.size() + rank.running.size());
+    const auto coming = static_cast<size_t>(std::ranges::count(
+        arrivals_, r, [&](const Arrival& a) { return size_t{sequences_[a.slot].rank}; }));
+    const std::pair score(-cached, 4 * (rank.waiting.size() + coming) + rank.running.size());
     if (r > 0 && score >= best_score) continue;
     best = static_cast<uint16_t>(r);
     best_score = score;
@@ -100,8 +102,7 @@ uint16_t Replica::rank_for(const Request& request, Seconds now) {
   return best;
 }
 
-void Replica::arrive(uint32_t id, const Request& request, Seconds now,
-                     const ReceivedTokens& received) {
+void Replica::arrive(uint32_t id, const Request& request, Seconds now, int32_t received) {
   cut_plan(now);
   Sequence s;
   s.id = id;
@@ -112,15 +113,24 @@ void Replica::arrive(uint32_t id, const Request& request, Seconds now,
   s.keys = {request.prefix, request.conversation, std::min(request.prefix_tokens, request.prompt)};
   s.prefill_only = options_.prefill_only && request.output > 1;
   if (s.prefill_only) s.output = 1;
-  if (received.computed > 0) {
+  if (received > 0) {
     s.generated = 1;
-    s.received = received.computed;
-    s.last_token = received.last_token;
-    s.scheduled = true;
+    s.received = received;
   }
   if (ranks_.size() > 1) s.rank = rank_for(request, now);
-  ranks_[s.rank]->waiting.arrive(sequences_.add(s), s);
+  arrivals_.push_back({sequences_.add(s), now});
   may_start_ = true;
+}
+
+void Replica::receive(bool idle) {
+  if (arrivals_.empty() || (!idle && since_poll_ != 0)) return;
+  const bool late = options_.ahead && stages_ == 1 && !idle;
+  std::erase_if(arrivals_, [&](const Arrival& arrival) {
+    if (late && arrival.since > last_begin_) return false;
+    const Sequence& s = sequences_[arrival.slot];
+    ranks_[s.rank]->waiting.arrive(arrival.slot, s);
+    return true;
+  });
 }
 
 Seconds Replica::next_event() const {
@@ -130,7 +140,8 @@ Seconds Replica::next_event() const {
 }
 
 Seconds Replica::duration(const StepTime& time) const {
-  return options_.asynchronous ? std::max(time.device, time.host) : time.device + time.host;
+  return options_.asynchronous ? std::max(time.device, time.launch + time.host)
+                               : time.device + time.host;
 }
 
 Seconds Replica::shape_and_time(Flight& flight, Seconds& device) {
@@ -147,10 +158,16 @@ Seconds Replica::shape_and_time(Flight& flight, Seconds& device) {
       s.in_flight = true;
       if (!s.scheduled) {
         s.scheduled = true;
-        RequestRecord& record = recorder_.record(s.id);
-        record.scheduled = flight.begin;
-        record.cached = s.computed;
-        record.replica = index_;
+        if (s.received > 0) {
+          // What another engine has begun reaches the user through this one.
+          recorder_.first_token(s.id, flight.begin);
+          s.last_token = flight.begin;
+        } else {
+          RequestRecord& record = recorder_.record(s.id);
+          record.scheduled = flight.begin;
+          record.cached = s.computed;
+          record.replica = index_;
+        }
       }
       if (!s.decoding()) {
         chunks.push_back({item.tokens, s.computed, item.tokens == s.pending()});
@@ -173,6 +190,7 @@ Seconds Replica::shape_and_time(Flight& flight, Seconds& device) {
     if (shape.decodes == 0 && shape.prefills.empty()) continue;
     const StepTime time = times_.of(shape);
     slowest.device = std::max(slowest.device, time.device);
+    slowest.launch = std::max(slowest.launch, time.launch);
     slowest.host = std::max(slowest.host, time.host);
   }
   device = slowest.device;
@@ -185,21 +203,11 @@ void Replica::start_steps(Seconds now, Seconds known_until) {
     unused_flights_.emplace_back();
     unused_flights_.back().batches.resize(ranks_.size());
   }
-  // Who throws out itself leaves room for others.
-  bool any = false;
-  bool again = true;
-  while (!any && again) {
-    again = false;
-    for (size_t r = 0; r < ranks_.size(); ++r) {
-      EngineRank& rank = *ranks_[r];
-      rank.preempted.clear();
-      rank.batch.clear();
-      policies_[r]->schedule(rank);
-      any = any || !rank.batch.empty();
-      again = again || !rank.preempted.empty();
-      for (const uint32_t slot : rank.preempted)
-        ++recorder_.record(sequences_[slot].id).preemptions;
-    }
+  receive(std::ranges::all_of(ranks_, [](const auto& rank) { return rank->running.empty(); }));
+  bool any = schedule_ranks();
+  if (!any && !arrivals_.empty()) {
+    receive(true);
+    any = schedule_ranks();
   }
   if (!any) {
     may_start_ = false;
@@ -226,6 +234,26 @@ void Replica::start_steps(Seconds now, Seconds known_until) {
   flight.ends.assign(1, end);
   flight.used.assign(1, used_now());
   if (alike(flight)) plan_more(flight, known_until);
+}
+
+bool Replica::schedule_ranks() {
+  // Who throws out itself leaves room for others.
+  bool any = false;
+  bool again = true;
+  while (!any && again) {
+    again = false;
+    for (size_t r = 0; r < ranks_.size(); ++r) {
+      EngineRank& rank = *ranks_[r];
+      rank.preempted.clear();
+      rank.batch.clear();
+      policies_[r]->schedule(rank);
+      any = any || !rank.batch.empty();
+      again = again || !rank.preempted.empty();
+      for (const uint32_t slot : rank.preempted)
+        ++recorder_.record(sequences_[slot].id).preemptions;
+    }
+  }
+  return any;
 }
 
 bool Replica::alike(const Flight& flight) const {
@@ -278,6 +306,7 @@ void Replica::plan_more(Flight& flight, Seconds known_until) {
                         policies_[r]->alike_steps(*ranks_[r])});
     stretches_[r].shape = shapes_[r];
   }
+  if (!arrivals_.empty()) horizon = std::min(horizon, poll_steps() - since_poll_ - 1);
   int64_t used = flight.used.front();
   size_t phase = 0;
   for (int64_t step = 1; step <= horizon; ++step) {
@@ -297,6 +326,7 @@ void Replica::plan_more(Flight& flight, Seconds known_until) {
       ++shape.longest_decode;
       const StepTime time = times_.of(shape);
       slowest.device = std::max(slowest.device, time.device);
+      slowest.launch = std::max(slowest.launch, time.launch);
       slowest.host = std::max(slowest.host, time.host);
     }
     flight.ends.push_back(begin + duration(slowest));
@@ -309,8 +339,13 @@ void Replica::plan_more(Flight& flight, Seconds known_until) {
 void Replica::cut_plan(Seconds now) {
   if (flights_.empty() || flights_.back().ends.size() < 2) return;
   Flight& flight = flights_.back();
+  // The host looks for arrivals every so many steps, when one ends or begins.
+  const auto seen = [&](size_t steps) {
+    if ((since_poll_ + static_cast<int64_t>(steps)) % poll_steps() != 0) return false;
+    return (options_.ahead ? begin_of(flight, steps - 1) : flight.ends[steps - 1]) >= now;
+  };
   size_t kept = 1;
-  while (kept < flight.ends.size() && flight.ends[kept - 1] < now) ++kept;
+  while (kept < flight.ends.size() && !seen(kept)) ++kept;
   flight.ends.resize(kept);
   flight.used.resize(kept);
   stage_free_.front() = flight.ends.back();
@@ -334,6 +369,11 @@ size_t Replica::steps_begun(const Flight& flight, Seconds now) {
 
 void Replica::end_steps(Seconds now, std::vector<EndedSequence>& ended) {
   while (!flights_.empty() && flights_.front().ends.back() <= now) {
+    const Flight& flight = flights_.front();
+    last_begin_ = begin_of(flight, flight.ends.size() - 1);
+    since_poll_ = flight.prefill_tokens > 0
+                      ? 0
+                      : (since_poll_ + static_cast<int64_t>(flight.ends.size())) % poll_steps();
     end_flight(flights_.front(), ended);
     unused_flights_.push_back(std::move(flights_.front()));
     flights_.pop_front();
@@ -390,12 +430,13 @@ void Replica::end_item(EngineRank& rank, const BatchItem& item, const Flight& fl
   }
   s.generated += tokens;
   const Seconds end = flight.ends.back();
-  if (first)
-    recorder_.first_token(s.id, end);
-  else if (s.last_token == flight.begin)
+  if (first) {
+    if (!s.prefill_only) recorder_.first_token(s.id, end);
+  } else if (s.last_token == flight.begin) {
     ++on_time;
-  else
+  } else {
     log_.between_tokens(flight.ends.front() - s.last_token, 1);
+  }
   s.last_token = end;
   if (s.generated < s.output) return;
   EndedSequence e;

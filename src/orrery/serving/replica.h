@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -25,15 +26,12 @@ struct ReplicaOptions {
   /// The host prepares a step while the device computes the one before: a step lasts as long as
   /// the longer of the two, not both.
   bool asynchronous = true;
+  /// A step is put together when the one before it begins: who comes later waits for the next but
+  /// one. Not with pipelines, whose stages have steps enough to take.
+  bool ahead = false;
   Speculation speculation;
   bool prefill_only = false;  ///< Hands a sequence over after its first token.
   bool step_by_step = false;  ///< Never takes steps that are alike together. For tests.
-};
-
-/// What a sequence brings from the engine that computed its prompt.
-struct ReceivedTokens {
-  int32_t computed = 0;  ///< Tokens whose keys and values came with it; 0: it is new.
-  Seconds last_token;    ///< When it got its first.
 };
 
 /// A sequence that a replica has finished with.
@@ -61,8 +59,9 @@ class Replica {
 
   /// Whether the request could ever be served.
   bool fits(const Request& request) const;
-  void arrive(uint32_t id, const Request& request, Seconds now,
-              const ReceivedTokens& received = {});
+  /// `received`: tokens whose keys and values come with it from the engine that computed its
+  /// prompt; 0: it is new.
+  void arrive(uint32_t id, const Request& request, Seconds now, int32_t received = 0);
   /// When something happens of itself next, or `kNever`.
   Seconds next_event() const;
   /// Ends the steps that are over.
@@ -101,7 +100,22 @@ class Replica {
     std::vector<int64_t> growth;  ///< Blocks taken in the step of this number modulo its size.
   };
 
+  /// Has come, and the scheduler has not seen it.
+  struct Arrival {
+    uint32_t slot = 0;
+    Seconds since;
+  };
+
   uint16_t rank_for(const Request& request, Seconds now);
+  /// Shows the schedulers who has come, where the host looks now; all of them if `idle`.
+  void receive(bool idle);
+  /// Puts the next step together; whether there is anything to do.
+  bool schedule_ranks();
+  int64_t poll_steps() const { return std::max<int64_t>(1, scheduler_options_.poll_steps); }
+  /// When step `number` begins.
+  static Seconds begin_of(const Flight& flight, size_t number) {
+    return number == 0 ? flight.begin : flight.ends[number - 1];
+  }
   Seconds shape_and_time(Flight& flight, Seconds& device);
   bool alike(const Flight& flight) const;
   void plan_more(Flight& flight, Seconds known_until);
@@ -132,6 +146,9 @@ class Replica {
   size_t stages_ = 1;
   std::vector<Seconds> stage_free_;
   std::deque<Flight> flights_;
+  std::vector<Arrival> arrivals_;
+  Seconds last_begin_;      ///< Of the last step that has ended.
+  int64_t since_poll_ = 0;  ///< Decodes since the host last looked for arrivals.
   std::vector<Flight> unused_flights_;
   bool may_start_ = false;
   int64_t handed_over_ = 0;

@@ -14,6 +14,34 @@ TEST(Replica, HidesTheHostWhereItSchedulesAhead) {
   EXPECT_EQ(times_of(run({request(0, 4, 2)}, options)), (Times{{4, 8}}));
 }
 
+TEST(Replica, PutsAStepTogetherWhenTheOneBeforeBegins) {
+  const LinearTimes times;
+  FleetOptions options = one_replica(times, 100, 16, "vllm-v1");
+  // The step that begins at 2 s was put together at 1 s.
+  for (const bool ahead : {false, true}) {
+    options.pool.replicas[0].options.ahead = ahead;
+    for (const bool step_by_step : {false, true}) {
+      options.pool.replicas[0].options.step_by_step = step_by_step;
+      EXPECT_EQ(times_of(run({request(0, 4, 6), request(1.5, 4, 2)}, options)),
+                ahead ? (Times{{1, 6}, {4, 5}}) : (Times{{1, 6}, {3, 4}}));
+      EXPECT_EQ(times_of(run({request(0, 4, 6), request(1, 4, 2)}, options)),
+                ahead ? (Times{{1, 6}, {3, 4}}) : (Times{{1, 6}, {2, 3}}));
+      EXPECT_EQ(times_of(run({request(0, 4, 2), request(1.5, 4, 2)}, options)),
+                (Times{{1, 2}, {3, 4}}));
+    }
+  }
+}
+
+TEST(Replica, WaitsForAHostThatLaunchesKernelByKernel) {
+  LinearTimes times;
+  times.host = 0.5;
+  times.launch = 0.75;
+  FleetOptions options = one_replica(times, 100, 16, "vllm-v1");
+  EXPECT_EQ(times_of(run({request(0, 4, 2)}, options)), (Times{{1.25, 2.5}}));
+  options.pool.replicas[0].options.asynchronous = false;
+  EXPECT_EQ(times_of(run({request(0, 4, 2)}, options)), (Times{{1.5, 3}}));
+}
+
 TEST(Replica, KeepsABatchInEachStageOfAPipeline) {
   LinearTimes times;
   times.stages = 2;

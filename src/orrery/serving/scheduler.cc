@@ -105,6 +105,10 @@ void refuse_unused(const SchedulerOptions& options) {
   check(options.chunk_size > 0, "chunk_size");
   check(options.watermark >= 0, "watermark");
   check(options.max_utilization, "max_utilization");
+  check(options.mixed, "mixed");
+  check(options.poll_steps > 0, "poll_steps");
+  check(options.wait_steps > 0, "wait_steps");
+  check(options.wait_share >= 0, "wait_share");
 }
 
 SchedulerOptions with_defaults(SchedulerOptions options, const SchedulerOptions& defaults) {
@@ -116,6 +120,9 @@ SchedulerOptions with_defaults(SchedulerOptions options, const SchedulerOptions&
   limit(options.max_seqs, defaults.max_seqs, "sequences that run at one time");
   limit(options.chunk_size, defaults.chunk_size, "tokens of prompts in a step");
   limit(options.max_length, 0, "tokens of a sequence");
+  limit(options.poll_steps, defaults.poll_steps, "decodes between looks for requests");
+  limit(options.wait_steps, defaults.wait_steps, "steps that prompts wait");
+  if (options.wait_share < 0) options.wait_share = defaults.wait_share;
   if (options.watermark < 0) options.watermark = defaults.watermark;
   if (!(options.watermark >= 0 && options.watermark < 1))
     throw_usage(fmt::format("the watermark must lie between 0 and 1, not {}", options.watermark));

@@ -26,6 +26,12 @@ struct SchedulerOptions {
   std::optional<bool> prefix_caching;  ///< None: the scheduler's own default.
   bool by_priority = false;
   bool max_utilization = false;  ///< trtllm: admit by what is needed now, and evict.
+  bool mixed = false;            ///< sglang: a step with prompts decodes too.
+  /// sglang: new requests are looked for after so many decodes, or a prefill.
+  int64_t poll_steps = 0;
+  // trtllm: prompts wait while others decode, for so many steps at most, …
+  int64_t wait_steps = 0;
+  double wait_share = -1;  ///< … until the step would have this share of its most tokens.
 
   /// Blocks that admission leaves free.
   int64_t spare(const KvRoom& room) const {

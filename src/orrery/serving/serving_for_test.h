@@ -18,7 +18,7 @@ class LinearTimes final : public StepTimes {
   double per_context = 0;
   double per_windowed = 0;
   double per_group = 0;
-  double host = 0;
+  double host = 0, launch = 0;
   int64_t window_tokens = 0;
   int stages = 1;
   mutable int64_t prefill_tokens = 0;  ///< Seen so far, planned steps included.
@@ -32,7 +32,7 @@ class LinearTimes final : public StepTimes {
     return {Seconds(base + per_prefill * d(shape.prefill_tokens()) + per_decode * d(shape.decodes) +
                     per_context * d(shape.decode_context) +
                     per_windowed * d(shape.windowed_context) + per_group * d(shape.group_tokens)),
-            Seconds(host)};
+            Seconds(host), Seconds(launch)};
   }
   int64_t window() const override { return window_tokens; }
   int pipeline() const override { return stages; }

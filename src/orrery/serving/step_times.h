@@ -38,6 +38,8 @@ struct StepShape {
 struct StepTime {
   Seconds device;  ///< Of the slowest pipeline stage.
   Seconds host;    ///< Of the engine's own loop: beside the device where it schedules ahead.
+  /// Of the host to launch it kernel by kernel, within `device`; 0: a graph.
+  Seconds launch = Seconds(0);
 };
 
 /// What a simulated engine asks about its steps. Thread-safe; the same question has the same

@@ -40,6 +40,7 @@ std::map<std::string, Setter> setters(EngineCosts& c) {
   };
   return {{"step", time(c.step)},
           {"sequence", time(c.sequence)},
+          {"launch", time(c.launch)},
           {"ahead", flag(c.ahead)},
           {"gap", time(c.gap)},
           {"before", time(c.before)},
@@ -49,6 +50,8 @@ std::map<std::string, Setter> setters(EngineCosts& c) {
           {"captured", whole(c.captured)},
           {"batched_tokens", whole(c.batched_tokens)},
           {"sequences", whole(c.sequences)},
+          {"few_tokens", whole(c.few_tokens)},
+          {"few_sequences", whole(c.few_sequences)},
           {"gathers_experts", flag(c.gathers_experts)},
           {"counts_ends", flag(c.counts_ends)},
           {"custom_all_reduce", flag(c.custom_all_reduce)},
@@ -57,7 +60,8 @@ std::map<std::string, Setter> setters(EngineCosts& c) {
              c.runtime = Bytes(parse_quantity(text, Dimension::kBytes));
            }},
           {"spread", number(c.spread)},
-          {"spread_experts", number(c.spread_experts)}};
+          {"spread_experts", number(c.spread_experts)},
+          {"spread_first", number(c.spread_first)}};
 }
 
 }  // namespace

@@ -14,6 +14,7 @@ struct EngineCosts {
   // The loop on the host, for each step:
   Seconds step;       ///< Schedule, prepare, launch, sample, hand out.
   Seconds sequence;   ///< … more for each sequence of the step.
+  Seconds launch;     ///< … more for each kernel, where they are not launched as a graph.
   bool ahead = true;  ///< The next step is scheduled while the device runs this one.
   // The device, for each step:
   Seconds gap;  ///< Between one step's last kernel and the next one's first.
@@ -27,11 +28,14 @@ struct EngineCosts {
   bool counts_ends = true;      ///< Whether embedding, last layer and sampling are part of a step.
   bool custom_all_reduce = true;  ///< One- and two-shot kernels for small sums.
   int64_t batched_tokens = 0;     ///< Of a step at most, unless told otherwise, …
-  int64_t sequences = 0;          ///< … and sequences at one time.
+  int64_t sequences = 0;          ///< … and sequences at one time; …
+  int64_t few_tokens = 0;         ///< … both where it takes the device for a small one.
+  int64_t few_sequences = 0;
   // Memory of a device:
   Bytes runtime;      ///< Context, libraries, graphs, beside what a step needs.
   double spread = 0;  ///< ln(true / predicted) that all steps share, beside the kernels' …
   double spread_experts = 0;  ///< … of models with experts.
+  double spread_first = 0;    ///< … of first tokens, beside that of the steps.
 };
 
 /// Of the engine in data/serving/NAME.yaml, each with its source. `settings` replace them:

@@ -95,6 +95,12 @@ EngineTimes::EngineTimes(EngineWork work, const ServingLayout& layout, const Eng
                               ElementType::kBF16};
     return collectives_->predict(call).estimate.seconds.value;
   });
+  double kernels_of_step = 0;
+  for (const EnginePass& pass : {token_pass(1), work_.experts(1), work_.prefill(1, 1, 0)}) {
+    for (const Launch& launch : pass.launches) kernels_of_step += launch.count;
+    for (const EngineTraffic& traffic : pass.traffic) kernels_of_step += traffic.count;
+  }
+  launch_ = costs_.launch * kernels_of_step;
 }
 
 EngineTimes::~EngineTimes() = default;
@@ -199,7 +205,8 @@ StepTime EngineTimes::of(const StepShape& shape) const {
   }
   if (rows > 0 && costs_.counts_ends) sum += head_->at(rows);
   StepTime time;
-  time.device = Seconds(sum * scale_) + costs_.gap;
+  if (tokens > costs_.captured || !shape.prefills.empty()) time.launch = launch_;
+  time.device = std::max(Seconds(sum * scale_), time.launch) + costs_.gap;
   const auto sequences =
       static_cast<double>(shape.decodes) + static_cast<double>(shape.prefills.size());
   time.host = costs_.step + costs_.sequence * sequences;

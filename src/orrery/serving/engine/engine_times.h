@@ -32,13 +32,15 @@ class SizeTable;
 
 /// Step times of an engine from the kernels and collectives of its ranks:
 ///
-///   device = tokens(T) + experts(G) + head(rows) + prompts + next + handover + gap
+///   device = max(tokens(T) + experts(G) + head(rows) + prompts + next + handover, launch) + gap
 ///
 /// each with the collectives it needs, where prompts = max(longest alone, Σ each as one of eight)
 /// and next by the number of sequences and their mean length, at least that of the longest alone.
 /// Steps of up to EngineCosts::captured tokens run as graphs made for the next larger size; between
-/// points of the grids, times are interpolated. With a profile, measured times take the place of
-/// the kernels'. After the first question at a point an answer takes some tens of nanoseconds.
+/// points of the grids, times are interpolated. Of larger steps, and of those with prompts, the
+/// host launches kernel by kernel, and the device waits for it where that takes longer. With a
+/// profile, measured times take the place of the kernels'. After the first question at a point an
+/// answer takes some tens of nanoseconds.
 class EngineTimes final : public StepTimes {
  public:
   EngineTimes(EngineWork work, const ServingLayout& layout, const EngineCosts& costs,
@@ -80,6 +82,7 @@ class EngineTimes final : public StepTimes {
   std::shared_ptr<const CollectivePredictor> collectives_;
   std::shared_ptr<const StepProfile> profile_;
   double hidden_bytes_;  ///< Of one token's vector, that stages hand on.
+  Seconds launch_;       ///< Of all kernels of a step, one by one.
   double scale_ = 1;
   std::unique_ptr<SizeTable> tokens_, experts_, head_, prompt_alone_, prompt_together_, next_,
       next_windowed_, handover_;

@@ -40,7 +40,7 @@ class Sglang final : public Scheduler {
       decodes_ = 0;
     }
     prefill(rank);
-    if (rank.batch.empty()) decode(rank);
+    if (rank.batch.empty() || options_.mixed) decode(rank);
     running_ = rank.running.size();
   }
 
@@ -144,7 +144,8 @@ class Sglang final : public Scheduler {
 
 const Registration<Scheduler> kSglang(
     {.name = "sglang",
-     .summary = "Prompts first, in chunks, without decodes; admits who fits beside what the others "
+     .summary = "Prompts first, in chunks, without decodes unless mixed; admits who fits beside "
+                "what the others "
                 "are taken to generate still: prompt + output < free − Σ ratio · left; without "
                 "room who has got the fewest tokens starts again; prefixes in a radix tree",
      .source = "SGLang 0.5, python/sglang/srt/managers/scheduler.py and schedule_policy.py",
@@ -152,6 +153,9 @@ const Registration<Scheduler> kSglang(
                     {"max_batched_tokens", 16384, "the same of whole prompts: max_prefill_tokens",
                      true},
                     {"max_seqs", 2048, "sequences that run: max_running_requests", true},
+                    {"mixed", 0, "1: a step with prompts decodes too: enable_mixed_chunk", true},
+                    {"poll_steps", 1, "decodes between looks for requests: scheduler_recv_interval",
+                     true},
                     {"first_ratio", kFirstRatio, "new_token_ratio after a pause", false},
                     {"least_ratio", kLeastRatio, "new_token_ratio after 600 decodes", false}}},
     [] { return std::make_unique<Sglang>(); });

@@ -37,5 +37,29 @@ TEST(Sglang, ThrowsOutWhoHasGotTheFewestTokens) {
   EXPECT_EQ(times.prefill_tokens, 1 + 1 + 3);
 }
 
+TEST(Sglang, DecodesBesidePromptsWhenMixed) {
+  LinearTimes times;
+  times.per_prefill = 0.125;
+  times.per_decode = 0.25;
+  FleetOptions options = one_replica(times, 1000, 1, "sglang");
+  options.pool.replicas[0].options.scheduler.mixed = true;
+  EXPECT_EQ(times_of(run({request(0, 8, 3), request(1.5, 16, 2)}, options)),
+            (Times{{2, 6.75}, {5.25, 6.75}}));
+}
+
+TEST(Sglang, LooksForRequestsAfterSomeDecodes) {
+  const LinearTimes times;
+  FleetOptions options = one_replica(times, 1000, 1, "sglang");
+  options.pool.replicas[0].options.scheduler.poll_steps = 4;
+  for (const bool step_by_step : {false, true}) {
+    options.pool.replicas[0].options.step_by_step = step_by_step;
+    // After A's prompt at 1 s, and after its four decodes at 5 s; A waits for B's prompt then.
+    EXPECT_EQ(times_of(run({request(0, 4, 10), request(1.5, 4, 2)}, options)),
+              (Times{{1, 11}, {6, 7}}));
+    EXPECT_EQ(times_of(run({request(0, 4, 10), request(1, 4, 2)}, options)),
+              (Times{{1, 11}, {2, 3}}));
+  }
+}
+
 }  // namespace
 }  // namespace orrery

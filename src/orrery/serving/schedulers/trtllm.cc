@@ -14,6 +14,7 @@ class TrtLlm final : public Scheduler {
     defaults.max_seqs = 2048;
     defaults.watermark = 0;
     defaults.prefix_caching = true;
+    defaults.wait_share = 1;
     options_ = with_defaults(options, defaults);
     return options_;
   }
@@ -27,6 +28,12 @@ class TrtLlm final : public Scheduler {
 
   void schedule(EngineRank& rank) override {
     rank.decode_all();
+    waits_ = waits(rank);
+    if (waits_) {
+      ++waited_;
+      return;
+    }
+    waited_ = 0;
     int64_t budget = options_.max_batched_tokens - rank.batch_tokens();
     for (size_t i = 0; i < rank.running.size() && budget > 0; ++i) {
       const Sequence& s = rank.sequences[rank.running[i]];
@@ -51,7 +58,34 @@ class TrtLlm final : public Scheduler {
     }
   }
 
+  int64_t alike_steps(const EngineRank& rank) const override {
+    return waits_ ? options_.wait_steps - waited_ : Scheduler::alike_steps(rank);
+  }
+  void repeated(int64_t steps) override {
+    if (waits_) waited_ += steps;
+  }
+
  private:
+  /// Whether prompts let the others decode a while longer.
+  bool waits(const EngineRank& rank) const {
+    if (waited_ >= options_.wait_steps || rank.batch.empty()) return false;
+    const double enough = options_.wait_share * static_cast<double>(options_.max_batched_tokens);
+    int64_t tokens = rank.batch_tokens();
+    bool prompts = false;
+    for (const uint32_t slot : rank.running) {
+      const Sequence& s = rank.sequences[slot];
+      if (s.in_flight || s.decoding()) continue;
+      prompts = true;
+      tokens += s.pending();
+    }
+    rank.waiting.for_each([&](uint32_t slot) {
+      prompts = true;
+      tokens += rank.to_compute(rank.sequences[slot]);
+      return static_cast<double>(tokens) < enough;
+    });
+    return prompts && static_cast<double>(tokens) < enough;
+  }
+
   int32_t chunk(int32_t tokens, int64_t budget) const {
     if (!chunked_) return tokens;
     return static_cast<int32_t>(std::min({int64_t{tokens}, budget, options_.chunk_size}));
@@ -59,6 +93,8 @@ class TrtLlm final : public Scheduler {
 
   SchedulerOptions options_;
   bool chunked_ = false;
+  bool waits_ = false;
+  int64_t waited_ = 0;  ///< Steps, since a prompt was last admitted.
 };
 
 const Registration<Scheduler> kTrtLlm(
@@ -72,7 +108,14 @@ const Registration<Scheduler> kTrtLlm(
                     {"max_seqs", 2048, "sequences that run: max_batch_size", true},
                     {"chunk_size", 0, "tokens of one prompt in a step; 0: prompts are not chunked",
                      true},
-                    {"max_utilization", 0, "1: MAX_UTILIZATION", true}}},
+                    {"max_utilization", 0, "1: MAX_UTILIZATION", true},
+                    {"wait_steps", 0,
+                     "steps that prompts wait for others to decode: batch_wait_timeout_iters",
+                     true},
+                    {"wait_share", 1,
+                     "… until a step would have this share of its tokens: "
+                     "batch_wait_max_tokens_ratio",
+                     true}}},
     [] { return std::make_unique<TrtLlm>(); });
 
 }  // namespace

@@ -43,5 +43,23 @@ TEST(TrtLlm, EvictsNobodyUnlessItIsToUseAllBlocks) {
   EXPECT_EQ(daring.metrics.preemptions, 1);
 }
 
+TEST(TrtLlm, LetsOthersDecodeBeforeAPrompt) {
+  const LinearTimes times;
+  FleetOptions options = one_replica(times, 100, 4, "trtllm");
+  SchedulerOptions& scheduler = options.pool.replicas[0].options.scheduler;
+  scheduler.wait_steps = 3;
+  for (const bool step_by_step : {false, true}) {
+    options.pool.replicas[0].options.step_by_step = step_by_step;
+    // B could begin at 2 s and waits for A's steps at 2, 3 and 4 s.
+    scheduler.wait_share = -1;
+    EXPECT_EQ(times_of(run({request(0, 4, 8), request(1.5, 4, 2)}, options)),
+              (Times{{1, 8}, {6, 7}}));
+    // A's next token and B's prompt are 5 of 8,192 tokens.
+    scheduler.wait_share = 5.0 / 8192;
+    EXPECT_EQ(times_of(run({request(0, 4, 8), request(1.5, 4, 2)}, options)),
+              (Times{{1, 8}, {3, 4}}));
+  }
+}
+
 }  // namespace
 }  // namespace orrery
