@@ -65,10 +65,11 @@ TEST(Fleet, ShipsKeysAndValuesFromPrefillToDecode) {
   FleetOptions options = one_replica(times, 100, 4, "vllm-v1");
   options.decode_pool = options.pool;
   options.transfer = {Bytes(1), BytesPerSecond(8), Seconds(0.5)};
-  // First token at 1 s, 0.5 + 8/8 s under way, two tokens more. One token needs no decode engine.
+  // 1 s for the prompt, 0.5 + 8/8 s under way, when the first token is handed out, two tokens more.
+  // One token needs no decode engine.
   const ServingRun r = run({request(0, 8, 3), request(10, 8, 1)}, options);
-  EXPECT_EQ(times_of(r), (Times{{1, 4.5}, {11, 11}}));
-  EXPECT_DOUBLE_EQ(r.metrics.itl_mean.value, (2.5 + 1) / 2);
+  EXPECT_EQ(times_of(r), (Times{{2.5, 4.5}, {11, 11}}));
+  EXPECT_DOUBLE_EQ(r.metrics.itl_mean.value, 1);
   EXPECT_EQ(r.kv_blocks, 200);
   EXPECT_EQ(r.kv_peak_blocks, 2 + 3);
   options.transfer.bandwidth = BytesPerSecond(0);
@@ -82,7 +83,7 @@ TEST(Fleet, HoldsThePromptsBlocksWhileTheyAreShipped) {
   options.transfer = {Bytes(1), BytesPerSecond(1), Seconds(0)};
   // 8 tokens take 8 s to leave, and both blocks with them.
   const ServingRun r = run({request(0, 8, 2), request(0, 8, 2)}, options);
-  EXPECT_EQ(times_of(r), (Times{{1, 10}, {10, 19}}));
+  EXPECT_EQ(times_of(r), (Times{{9, 10}, {18, 19}}));
 }
 
 TEST(Fleet, StartsReplicasWhenTooManyRequestsAreThere) {

@@ -223,7 +223,7 @@ void Replica::start_steps(Seconds now, Seconds known_until) {
   flight.begin = now;
   flight.decodes = 0;
   flight.prefill_tokens = 0;
-  flight.waiting = waiting();
+  flight.waiting = waiting() - arrivals_.size();
   Seconds device;
   Seconds end = now + shape_and_time(flight, device);
   stage_free_.front() = end;

@@ -39,8 +39,12 @@ class Sglang final : public Scheduler {
       start_ratio_ = kFirstRatio;
       decodes_ = 0;
     }
+    const size_t running = rank.running.size();
     prefill(rank);
-    if (rank.batch.empty() || options_.mixed) decode(rank);
+    if (rank.batch.empty())
+      decode(rank);
+    else if (options_.mixed)
+      decode_beside(rank, running);
     running_ = rank.running.size();
   }
 
@@ -101,6 +105,14 @@ class Sglang final : public Scheduler {
     while (rank.running.size() > 1 && !room_to_decode(rank)) retreat(rank);
     rank.decode_all();
     ++decodes_;
+  }
+
+  /// The first `count` of those who run, beside prompts; who finds no room waits.
+  static void decode_beside(EngineRank& rank, size_t count) {
+    for (size_t i = 0; i < count; ++i) {
+      const Sequence& s = rank.sequences[rank.running[i]];
+      if (!s.in_flight && s.decoding()) rank.schedule(rank.running[i], rank.decode_tokens);
+    }
   }
 
   static bool room_to_decode(const EngineRank& rank) {

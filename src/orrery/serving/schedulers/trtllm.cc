@@ -33,7 +33,7 @@ class TrtLlm final : public Scheduler {
       ++waited_;
       return;
     }
-    waited_ = 0;
+    const size_t decodes = rank.batch.size();
     int64_t budget = options_.max_batched_tokens - rank.batch_tokens();
     for (size_t i = 0; i < rank.running.size() && budget > 0; ++i) {
       const Sequence& s = rank.sequences[rank.running[i]];
@@ -56,6 +56,8 @@ class TrtLlm final : public Scheduler {
       if (!rank.admit_first(tokens, 0, reserve)) break;
       budget -= tokens;
     }
+    // Who finds no room has waited long enough when there is some.
+    if (rank.batch.size() > decodes || rank.waiting.empty()) waited_ = 0;
   }
 
   int64_t alike_steps(const EngineRank& rank) const override {
@@ -80,7 +82,7 @@ class TrtLlm final : public Scheduler {
     }
     rank.waiting.for_each([&](uint32_t slot) {
       prompts = true;
-      tokens += rank.to_compute(rank.sequences[slot]);
+      tokens += rank.sequences[slot].tokens();
       return static_cast<double>(tokens) < enough;
     });
     return prompts && static_cast<double>(tokens) < enough;
