@@ -51,7 +51,7 @@ class OperatorTableAccuracy : public testing::Test {
 };
 
 TEST_F(OperatorTableAccuracy, LinearLayers) {
-  ORRERY_SHARED_DATA_OR_SKIP(folder, "/serving/vidur");
+  ORRERY_SHARED_DATA_OR_SKIP(folder, "serving/vidur");
   for (const Table& table :
        {Table{"a100/Llama-2-7b-hf/mlp.csv", "a100-sxm-80gb", "llama2-7b", 0.10},
         Table{"a100/Llama-2-70b-hf/mlp.csv", "a100-sxm-80gb", "llama2-70b", 0.10},
@@ -84,8 +84,10 @@ TEST_F(OperatorTableAccuracy, LinearLayers) {
   }
 }
 
+// Prompts ran at 59 TFLOP/s there, half of what a later library reached on the same device
+// (Frontier's table): the bound is that of another kernel.
 TEST_F(OperatorTableAccuracy, Attention) {
-  ORRERY_SHARED_DATA_OR_SKIP(folder, "/serving/vidur");
+  ORRERY_SHARED_DATA_OR_SKIP(folder, "serving/vidur");
   const auto kernels = kernels_of("a100-sxm-80gb");
   const TransformerDescription model = load_language_model("llama2-70b");
   const ServingLayout layout = {.tensor = 2};
@@ -109,8 +111,8 @@ TEST_F(OperatorTableAccuracy, Attention) {
   const double of_prompts = median(prompts), of_next = median(next);
   std::printf("attention of Llama-2-70B on A100: prompts %.1f %%, next tokens %.1f %%\n",
               100 * of_prompts, 100 * of_next);
-  EXPECT_LE(of_prompts, 0.45);
-  EXPECT_LE(of_next, 0.20);
+  EXPECT_LE(of_prompts, 0.65);
+  EXPECT_LE(of_next, 0.12);
 }
 
 }  // namespace
