@@ -72,6 +72,7 @@ std::vector<std::string> together(const std::vector<std::string>& gaps) {
       same->first += ", " + gap.substr(0, at);
   }
   std::vector<std::string> joined;
+  joined.reserve(parts.size());
   for (const auto& [families, said] : parts) joined.push_back(families + said);
   return joined;
 }
