@@ -66,7 +66,7 @@ class StepProfileAccuracy : public testing::Test {
  protected:
   static void check(const std::string& name, const std::string& folder, ServingRequest request,
                     const Bounds& bounds) {
-    request.engine.step_profile = folder + "/serving/vllm_profiles/" + name + "_tp1";
+    request.engine.step_profile = {folder + "/serving/vllm_profiles/" + name + "_tp1"};
     request.engine.max_batched_tokens = 2048;
     request.traffic.requests = folder + "/serving/vllm_runs/" + name + "/requests.csv";
     request.engine.model = folder + "/model_configs/" + request.engine.model + "_config.json";

@@ -1,8 +1,10 @@
 """Measured deployments against `orrery serving`, for docs/validation.md.
 
   python3 tools/validation/serving.py build/release/orrery SHARED_DATA
+  python3 tools/validation/serving.py build/release/orrery SHARED_DATA --records data/validation.yaml
 
-Prints the section "Serving". Deployments of serving/silicon_points.csv are split by a hash of their
+Prints the section "Serving"; with --records, writes what was seen of deployments into the file that
+trust verdicts of `serving` and `capacity` are looked up in, instead. Deployments of serving/silicon_points.csv are split by a hash of their
 id: constants of data/serving/*.yaml were fitted to the first half where they were fitted at all.
 """
 
@@ -13,6 +15,7 @@ import json
 import statistics
 import subprocess
 import sys
+import tempfile
 
 SYSTEMS = {"h100_sxm": "h100-sxm", "h200_sxm": "h200", "b300_sxm": "b300", "gb200": "gb200", "gb300": "gb300"}
 FORMATS = {"": None, "fp8": "fp8", "nvfp4": "fp4", "fp8_block": "fp8_block", "int4_wo": "int4_weight"}
@@ -145,15 +148,16 @@ def spearman(pairs):
     return 1 - 6 * sum((x - y) ** 2 for x, y in zip(a, b)) / (n * (n * n - 1))
 
 
-def deployments(program, data):
+def measured_deployments(program, data):
+    """Each row that an answer was given to, with its errors of time per token and first token, and how many were
+    refused."""
     with open(f"{data}/serving/silicon_points.csv", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         answers = list(pool.map(lambda row: deployment(program, data, row), rows))
-    groups, halves, refused = collections.defaultdict(list), ([], []), []
+    seen = []
     for row, answer in zip(rows, answers):
         if isinstance(answer, str):
-            refused.append((row["id"], answer))
             continue
         errors = []
         for name, column in (("tpot", "silicon_tpot_ms"), ("ttft", "silicon_ttft_ms")):
@@ -161,6 +165,45 @@ def deployments(program, data):
             low, high = answer[name]["model_interval"]["mean_s"]
             errors.append((answer[name]["mean_s"] / measured - 1, low <= measured <= high,
                            answer[name]["mean_s"], measured))
+        seen.append((row, errors))
+    return seen, len(rows) - len(seen)
+
+
+def has_experts(data, row):
+    with open(f"{data}/model_configs/{row['config']}", encoding="utf-8") as file:
+        config = json.load(file)
+    config = config.get("text_config", config)
+    return any(config.get(key) for key in ("num_experts", "n_routed_experts", "num_local_experts"))
+
+
+# The file's comments and the other records stay; those of this kind are its end.
+RECORDS_BEGIN = "  # Deployments, written by tools/validation/serving.py --records:\n"
+
+
+def write_records(program, data, path):
+    groups = collections.defaultdict(list)
+    for row, errors in measured_deployments(program, data)[0]:
+        groups[(row["backend"], SYSTEMS[row["system"]], "experts" if has_experts(data, row) else "dense",
+                "disaggregated" if row["mode"] == "disagg" else "aggregated")].append(errors)
+    with open(path, encoding="utf-8") as file:
+        text = file.read().split(RECORDS_BEGIN)[0] + RECORDS_BEGIN
+    for (engine, device, model, arrangement), errors in sorted(groups.items()):
+        text += (f"  - what: deployments\n    kind: deployment\n    data: serving/silicon_points.csv\n"
+                 f"    engine: {engine}\n    device: {device}\n    kernel_model: auto\n    model: {model}\n"
+                 f"    arrangement: {arrangement}\n    cases: {len(errors)}\n")
+        for i, name in enumerate(("tpot", "ttft")):
+            sizes = [abs(e[i][0]) for e in errors]
+            text += (f"    {name}_median_error: {percent(quantile(sizes, 0.5))}\n"
+                     f"    {name}_p90_error: {percent(quantile(sizes, 0.9))}\n"
+                     f"    {name}_inside_interval: {sum(e[i][1] for e in errors)}\n")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def deployments(program, data):
+    groups, halves = collections.defaultdict(list), ([], [])
+    seen, refused = measured_deployments(program, data)
+    for row, errors in seen:
         halves[half(row["id"])].append(errors)
         groups[(row["config"].split("--")[-1].removesuffix("_config.json"), row["system"], row["backend"],
                 row["mode"])].append(errors)
@@ -182,21 +225,25 @@ def deployments(program, data):
         line(" ".join(key), errors)
     ranked = [spearman([(e[0][2], e[0][3]) for e in errors]) for errors in groups.values() if len(errors) >= 5]
     print(f"\nRank correlation of the time per token over configurations of one model and system: median "
-          f"{statistics.median(ranked):.3f}, lowest {min(ranked):.3f}. {len(refused)} were refused: their weights do "
+          f"{statistics.median(ranked):.3f}, lowest {min(ranked):.3f}. {refused} were refused: their weights do "
           f"not fit the devices that the table gives.\n")
 
 
 VIDUR = {("vllm-v0", 200): (0.177, 0.314, 0.027, 0.0093), ("sarathi", 50): (0.158, 0.262, 0.025, 0.0090)}
 
 
+def vidur_line(program, scheduler, count, truth, more):
+    a = serve(program, ["llama2-7b", "--on", "a100-sxm-80gb", "--engine", "vidur", "--scheduler", scheduler,
+                        "--rate", 2, "--count", count, "--lengths", "vidur:128-512:20", *more])
+    ours = (a["e2e"]["mean_s"], a["e2e"]["p99_s"], a["ttft"]["mean_s"], a["vidur_tpot"]["mean_s"])
+    print(f"| {scheduler}, {count} requests | "
+          + " | ".join(f"{100 * (x / y - 1):+.1f} %" for x, y in zip(ours, truth)) + " |")
+
+
 def vidur(program):
     print("| VIDUR's run | mean end to end | p99 | first token | time per token |\n|---|--:|--:|--:|--:|")
     for (scheduler, count), truth in VIDUR.items():
-        a = serve(program, ["llama2-7b", "--on", "a100-sxm-80gb", "--engine", "vidur", "--scheduler", scheduler,
-                            "--rate", 2, "--count", count, "--lengths", "vidur:128-512:20"])
-        ours = (a["e2e"]["mean_s"], a["e2e"]["p99_s"], a["ttft"]["mean_s"], a["vidur_tpot"]["mean_s"])
-        print(f"| {scheduler}, {count} requests | "
-              + " | ".join(f"{100 * (x / y - 1):+.1f} %" for x, y in zip(ours, truth)) + " |")
+        vidur_line(program, scheduler, count, truth, [])
 
 
 RUNS = {
@@ -233,6 +280,136 @@ def runs(program, data):
     print()
 
 
+TABLES = {  # VIDUR's and Frontier's, and whose they are
+    "vidur/a100/Llama-2-7b-hf/mlp.csv": "a100-sxm-80gb", "vidur/a100/Llama-2-70b-hf/mlp.csv": "a100-sxm-80gb",
+    "vidur/a100/CodeLlama-34b-Instruct-hf/mlp.csv": "a100-sxm-80gb",
+    "vidur/a100/Meta-Llama-3-8B/mlp.csv": "a100-sxm-80gb", "vidur/a100/Meta-Llama-3-70B/mlp.csv": "a100-sxm-80gb",
+    "vidur/h100/Llama-2-7b-hf/mlp.csv": "h100-sxm", "vidur/h100/Llama-2-70b-hf/mlp.csv": "h100-sxm",
+    "vidur/h100/CodeLlama-34b-Instruct-hf/mlp.csv": "h100-sxm",
+    "vidur/a40/Llama-2-7b-hf/mlp.csv": "a40", "vidur/a40/Llama-2-70b-hf/mlp.csv": "a40",
+    "vidur/a40/CodeLlama-34b-Instruct-hf/mlp.csv": "a40",
+    "frontier/a800/meta-llama/Llama-2-7b-hf/mlp.csv": "a100-sxm-80gb",
+    "frontier/a800/meta-llama/Llama-2-7b-hf/attention.csv": "a100-sxm-80gb",
+    "vidur/history/a100_attention_llama2-70b_tp2_e2d00e9.csv": "a100-sxm-80gb",
+    "frontier/a100/mixtral_8x7b_moe/moe.csv": "a100-sxm-80gb",
+}
+
+
+def operators(row):
+    """What a row of such a table times, as rows of `orrery kernel`: the column's name, operator and parameters."""
+    ranks = int(row["num_tensor_parallel_workers"])
+    if "num_experts" in row:
+        yield "moe_grouped_gemm", "moe", {
+            "tokens": int(row["num_tokens"]), "hidden": int(row["hidden_dim"]), "inter": int(row["expert_hidden_dim"]),
+            "topk": int(row["router_topk"]), "experts": int(row["num_experts"]), "tp": ranks,
+            "ep": int(row["expert_parallel_size"])}
+        return
+    width = int(row["n_embd"])
+    heads = int(row.get("n_q_head") or row["n_head"])
+    groups, head = -(-int(row["n_kv_head"]) // ranks), width // heads
+    heads = -(-heads // ranks)
+    if "is_prefill" in row:
+        prompt = row["is_prefill"] == "True"
+        batch, chunk, cached = (int(row[c]) for c in ("batch_size", "prefill_chunk_size", "kv_cache_size"))
+        yield "attn_prefill" if prompt else "attn_decode", "sdpa", {
+            "b": batch, "h": heads, "kv": groups, "s": chunk if prompt else 1,
+            "t": cached + (chunk if prompt else 1), "d": head, "causal": prompt, "paged": True}
+        return
+    m, inner = int(row["num_tokens"]), int(row["n_expanded_embd"]) // ranks
+    for name, n, k in (("attn_pre_proj", (heads + 2 * groups) * head, width), ("attn_post_proj", width, heads * head),
+                       ("mlp_up_proj", 2 * inner, width), ("mlp_down_proj", width, inner)):
+        yield name, "gemm", {"m": m, "n": n, "k": k}
+
+
+def operator_tables(program, data):
+    print("| table | device | operators | cases | median error | p90 | predicted / measured, median |")
+    print("|---|---|---|--:|--:|--:|--:|")
+    for path, device in TABLES.items():
+        with open(f"{data}/serving/{path}", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        asked = [(name, float(row[f"time_stats.{name}.median"]) * 1e3, op, params)
+                 for row in rows for name, op, params in operators(row)
+                 if float(row[f"time_stats.{name}.median"] or 0) > 0]
+        with tempfile.TemporaryDirectory() as folder:
+            with open(f"{folder}/in.csv", "w", encoding="utf-8", newline="") as file:
+                writer = csv.writer(file)
+                writer.writerow(("op", "dtype", "params"))
+                writer.writerows((op, "fp16", json.dumps(params)) for _, _, op, params in asked)
+            subprocess.run([program, "kernel", "--on", device, "--stack", "vllm", "--batch", f"{folder}/in.csv",
+                            "--out", f"{folder}/out.csv"], check=True, capture_output=True)
+            with open(f"{folder}/out.csv", encoding="utf-8") as file:
+                ratios = [float(row["predicted_us"]) / measured
+                          for row, (_, measured, _, _) in zip(csv.DictReader(file), asked)]
+        by_name = collections.defaultdict(list)
+        for (name, _, op, _), ratio in zip(asked, ratios):
+            by_name["linear layers" if op == "gemm" else name].append(ratio)
+        for name, of_name in by_name.items():
+            errors = [abs(r - 1) for r in of_name]
+            print(f"| {path.removesuffix('.csv')} | {device} | {name} | {len(errors)} | "
+                  f"{percent(quantile(errors, 0.5))} | {percent(quantile(errors, 0.9))} | "
+                  f"{quantile(of_name, 0.5):.2f} |")
+    print()
+
+
+def vidur_with_tables(program, data):
+    print("| with VIDUR's tables | mean end to end | p99 | first token | time per token |\n|---|--:|--:|--:|--:|")
+    tables = ["--step-profile", f"{data}/serving/vidur/a100/Llama-2-7b-hf/mlp.csv"]
+    for (scheduler, count), truth in VIDUR.items():
+        vidur_line(program, scheduler, count, truth, tables)
+    print()
+
+
+SPLITWISE = {"a100-80gb": "a100-sxm-80gb", "h100-80gb": "h100-sxm"}
+
+
+def splitwise(program, data):
+    """Medians of repeats: prompts of a batch in one step, then their answers' mean time per token."""
+    runs_of = collections.defaultdict(list)
+    with open(f"{data}/serving/splitwise_perf_model.csv", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            if row["model"] == "llama2-70b" and row["hardware"] in SPLITWISE:
+                key = (row["hardware"], int(row["tensor_parallel"]), int(row["prompt_size"]), int(row["batch_size"]),
+                       int(row["token_size"]))
+                runs_of[key].append((float(row["prompt_time"]) / 1e3, float(row["token_time"]) / 1e3))
+
+    def ask(key):
+        hardware, ranks, prompt, batch, answer = key
+        return serve(program, ["llama2-70b", "--on", SPLITWISE[hardware], "--tp", ranks, "--scheduler", "vllm-v0",
+                               "--memory-fraction", 0.98, "--concurrency", batch, "--count", batch, "--isl", prompt,
+                               "--osl", answer, "--max-batched-tokens", max(2048, prompt * batch),
+                               "--set", "engine.before=0us", "--set", "engine.front_end=0us"])
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        answers = dict(zip(runs_of, pool.map(ask, runs_of)))
+    groups = collections.defaultdict(list)
+    for key, repeats in runs_of.items():
+        if not isinstance(answers[key], str):
+            groups[key[:2]].append([answers[key][name]["mean_s"] / statistics.median(r[i] for r in repeats)
+                                    for i, name in enumerate(("ttft", "tpot"))])
+    print("| Splitwise, Llama-2-70B | rows | prompts: median error | p90 | predicted / measured | tokens: median error "
+          "| p90 | predicted / measured |\n|---|--:|--:|--:|--:|--:|--:|--:|")
+    for (hardware, ranks), ratios in sorted(groups.items()):
+        cells = [f"{hardware}, tp {ranks}", str(len(ratios))]
+        for i in (0, 1):
+            errors = [abs(r[i] - 1) for r in ratios]
+            cells += [percent(quantile(errors, 0.5)), percent(quantile(errors, 0.9)),
+                      f"{quantile([r[i] for r in ratios], 0.5):.2f}"]
+        print("| " + " | ".join(cells) + " |")
+    print()
+
+
+ABOUT_TABLES = """Operators that VIDUR and Frontier measured, one by one, against the kernel model alone: nothing was fitted to
+these tables. `--step-profile` takes them as they are. A table whose kernels are of another time or library shows
+as an error too: VIDUR's prompts on A100 reach 59 TFLOP/s in attention, Frontier's 133 on a device of the same kind.
+"""
+
+ABOUT_SPLITWISE = """Splitwise's table has whole steps of Llama-2-70B: the prompts of a batch, and the mean time of a token of its
+answers. It does not say which engine ran. Its token times on A100 fall from 55 to 45 ms only from two devices to
+eight, as where a host sets the pace, while we predict an engine that runs graphs; nothing was fitted to it. With
+two devices, prompts of 64 sequences take less time there than those of 8, so that those can hardly have run in one
+step. BLOOM and the power-capped runs are left out.
+"""
+
 ABOUT = """`python3 tools/validation/serving.py build/release/orrery SHARED_DATA` prints this section. Step times are
 those of the kernel and collective models; what engines cost beside them is in `data/serving/*.yaml`, each
 constant with its source.
@@ -262,12 +439,21 @@ come up to 0.3 s later than predicted.
 
 def main():
     program, data = sys.argv[1:3]
+    if sys.argv[3:4] == ["--records"]:
+        write_records(program, data, sys.argv[4])
+        return
     print("## Serving\n")
     print(ABOUT)
     vidur(program)
+    print()
+    vidur_with_tables(program, data)
     runs(program, data)
     print(ABOUT_DEPLOYMENTS)
     deployments(program, data)
+    print(ABOUT_TABLES)
+    operator_tables(program, data)
+    print(ABOUT_SPLITWISE)
+    splitwise(program, data)
 
 
 if __name__ == "__main__":

@@ -75,6 +75,7 @@ std::string to_json(const CapacityAnswer& a, const CapacityRequest& request) {
   json["left_out"] = list_json(a.left_out, [](const ImpossibleLayout& out) {
     return JsonAnswer{{"layout", layout_json(out.layout)}, {"why", out.why}};
   });
+  json["trust"] = {{"verdict", a.run.trust.verdict}, {"detail", a.run.trust.detail}};
   json["gaps"] = a.run.gaps;
   JsonAnswer provenance = JsonAnswer::object();
   for (const auto& [key, value] : a.run.provenance) provenance[key] = value;

@@ -75,6 +75,31 @@ PoolAnswer describe(const EnginePool& pool, const SampledTimes& sampled) {
   return answer;
 }
 
+/// What kind of deployment this is. Those that were measured ran engines of this scheduler, with
+/// predicted kernels of catalogue devices and the engines' own constants.
+DeploymentKind kind_of(const ServingRequest& request, const EnginePool& pool) {
+  const EngineRequest& engine = request.engine;
+  DeploymentKind kind;
+  kind.engine = engine.engine;
+  kind.device = pool.engine.cluster.device.name;
+  kind.experts = pool.engine.times->work().has_experts();
+  kind.disaggregated = request.disaggregation.has_value();
+  const auto note = [&](bool unusual, std::string what) {
+    if (unusual) kind.unusual.push_back(std::move(what));
+  };
+  note(!engine.overrides.empty(), "changes of the device");
+  note(!engine.settings.empty(), "changes of the engine's constants");
+  const ModelChoice usual;
+  note(engine.kernel_model != usual.kernel_model || !engine.fit.empty() ||
+           !engine.profile.empty() || !engine.parameters.empty(),
+       "another kernel model");
+  note(!engine.step_profile.empty(), "a step profile");
+  const std::string own = engine.engine == "vllm" ? "vllm-v1" : engine.engine;
+  note(request.scheduler.name != own, "scheduler " + request.scheduler.name);
+  note(request.speculation.draft_tokens > 0, "speculation");
+  return kind;
+}
+
 /// Requests that show what the model's error does to a run.
 constexpr int64_t kRequestsForError = 50000;
 
@@ -164,6 +189,7 @@ ServingAnswer Session::serving(const ServingRequest& request) const {
   answer.provenance = pools[0].engine.provenance;
   answer.provenance.emplace_back("scheduler", request.scheduler.name);
   answer.provenance.emplace_back("cluster", pools[0].engine.cluster.name);
+  answer.trust = trust_of(data_folder_, kind_of(request, pools[0]));
   if (!request.list_requests) answer.run.requests.clear();
   return answer;
 }

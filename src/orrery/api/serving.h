@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "orrery/api/serving_engine.h"
+#include "orrery/api/trust.h"
 #include "orrery/serving/fleet.h"
 #include "orrery/serving/metrics.h"
 
@@ -94,6 +95,7 @@ struct ServingAnswer {
   double price_per_million_tokens = 0;  ///< 0: no price was given.
   std::vector<std::string> gaps;
   std::vector<std::pair<std::string, std::string>> provenance;
+  Trust trust;
 };
 
 /// The scheduler that an engine is known by, and the other way round: "trtllm" is both; "vllm-v0",

@@ -4,10 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "orrery/api/session.h"
 #include "orrery/base/error.h"
+#include "orrery/serving/engine/measured_collectives.h"
 
 namespace orrery {
 namespace {
@@ -25,6 +27,102 @@ double working_bytes(const EngineRequest& request, const TransformerDescription&
   const double sampling =
       static_cast<double>(request.max_seqs) * static_cast<double>(model.vocabulary) * 22;
   return std::max(activations, sampling);
+}
+
+void append_new(std::vector<std::string>& list, const std::vector<std::string>& more) {
+  for (const std::string& text : more)
+    if (std::ranges::find(list, text) == list.end()) list.push_back(text);
+}
+
+/// Parts of a step as large and as small as they come.
+std::vector<EnginePass> usual_passes(const EngineWork& work, const EngineRequest& request,
+                                     bool counts_ends) {
+  std::vector<EnginePass> passes;
+  for (const int64_t tokens : {int64_t{1}, request.max_seqs, request.max_batched_tokens}) {
+    passes.push_back(work.tokens(tokens));
+    passes.push_back(work.experts(tokens));
+    if (!counts_ends) continue;
+    passes.push_back(work.embedding(tokens));
+    passes.push_back(work.head(std::min(tokens, request.max_seqs)));
+  }
+  passes.push_back(work.prefill(1, request.max_batched_tokens, 0));
+  constexpr int64_t kContext = 4096;
+  passes.push_back(work.prefill(1, request.max_batched_tokens, kContext));
+  for (const bool windowed : {false, true})
+    for (const int64_t sequences : {int64_t{1}, request.max_seqs})
+      passes.push_back(work.decode(windowed, sequences, kContext));
+  return passes;
+}
+
+/// "softmax kernels were not measured" and "lookup kernels were not measured" in one sentence.
+std::vector<std::string> together(const std::vector<std::string>& gaps) {
+  constexpr std::string_view kKernels = " kernels ";
+  std::vector<std::pair<std::string, std::string>> parts;  // families, and what is said of them
+  for (const std::string& gap : gaps) {
+    const size_t at = gap.find(kKernels);
+    if (at == std::string::npos) {
+      parts.emplace_back(gap, "");
+      continue;
+    }
+    const std::string said = gap.substr(at);
+    const auto same = std::ranges::find(parts, said, &std::pair<std::string, std::string>::second);
+    if (same == parts.end())
+      parts.emplace_back(gap.substr(0, at), said);
+    else
+      same->first += ", " + gap.substr(0, at);
+  }
+  std::vector<std::string> joined;
+  joined.reserve(parts.size());
+  for (const auto& [families, said] : parts) joined.push_back(families + said);
+  return joined;
+}
+
+/// What `kernels` lacks for the launches that no profile times, and what a profile leaves to it.
+std::vector<std::string> kernel_gaps(const std::vector<EnginePass>& passes,
+                                     const Predictor& kernels, const StepProfile* profile) {
+  std::vector<std::string> gaps;
+  std::array<bool, kEngineOperatorCount> lacking{};
+  for (const EnginePass& pass : passes)
+    for (size_t i = 0; i < pass.launches.size(); ++i) {
+      if (profile != nullptr && profile->has(pass.operators[i])) continue;
+      lacking[static_cast<size_t>(pass.operators[i])] = true;
+      append_new(gaps, kernels.gaps(pass.launches[i].kernel));
+    }
+  OperatingPoint point;
+  point.queued = true;
+  append_new(gaps, kernels.gaps(point));
+  gaps = together(gaps);
+  if (profile == nullptr) return gaps;
+  std::vector<std::string_view> names;
+  for (size_t i = 0; i < kEngineOperatorCount; ++i)
+    if (lacking[i]) names.push_back(name(static_cast<EngineOperator>(i)));
+  if (!names.empty())
+    gaps.push_back(fmt::format("not in the step profile, so predicted by {}: {}", kernels.name(),
+                               fmt::join(names, "; ")));
+  return gaps;
+}
+
+/// With measured times where `tables` have them for this layout.
+std::shared_ptr<const CollectivePredictor> with_tables(
+    std::shared_ptr<const CollectivePredictor> collectives, std::vector<CollectiveTimes> tables,
+    const std::vector<EnginePass>& passes, const ServingLayout& layout, const Cluster& cluster,
+    std::vector<std::string>& gaps) {
+  if (tables.empty() || collectives == nullptr) return collectives;
+  auto measured = std::make_shared<MeasuredCollectives>(std::move(collectives), std::move(tables),
+                                                        cluster.node_size());
+  std::vector<std::string_view> names;
+  const auto check = [&](const CollectiveCall& call) {
+    if (!measured->has(call) && std::ranges::find(names, name(call.kind)) == names.end())
+      names.push_back(name(call.kind));
+  };
+  for (const EnginePass& pass : passes)
+    for (const EngineTraffic& traffic : pass.traffic) check(traffic.call);
+  if (layout.pipeline > 1)
+    check({CollectiveKind::kSendReceive, Bytes(0), {layout.pipeline, layout.stage_devices()}});
+  if (!names.empty())
+    gaps.push_back(
+        fmt::format("not in the tables of collectives, so predicted: {}", fmt::join(names, ", ")));
+  return measured;
 }
 
 }  // namespace
@@ -119,22 +217,31 @@ ServingEngine Session::serving_engine(const EngineRequest& given) const {
                       .at(library, "library of collectives")
                       .create()
                       ->bind(engine.cluster, data_folder_);
-    for (const std::string& gap : collectives->gaps()) engine.gaps.push_back(gap);
+    append_new(engine.gaps, collectives->gaps());
+    append_new(engine.gaps, engine.cluster.gaps);
   }
 
+  const std::vector<EnginePass> passes = usual_passes(work, request, costs.counts_ends);
   std::shared_ptr<const StepProfile> profile;
-  if (!request.step_profile.empty())
-    profile = std::make_shared<StepProfile>(
-        read_step_tables(request.step_profile, work.has_experts()), engine.model, layout,
-        request.routing_skew, engine.cluster.device.compute_units);
+  if (!request.step_profile.empty()) {
+    StepTables tables = read_step_tables(request.step_profile, {engine.model, layout});
+    profile = std::make_shared<StepProfile>(tables, engine.model, layout, request.routing_skew,
+                                            engine.cluster.device.compute_units, costs.counts_ends);
+    collectives = with_tables(std::move(collectives), std::move(tables.collectives), passes, layout,
+                              engine.cluster, engine.gaps);
+  }
 
   engine.kv_bytes_per_token =
       (work.cache_bytes_per_token() + work.windowed_cache_bytes_per_token()) * layout.tensor *
       layout.pipeline;
-  for (const std::string& gap : work.gaps()) engine.gaps.push_back(gap);
+  append_new(engine.gaps, work.gaps());
+  append_new(engine.gaps, engine.cluster.device.gaps);
+  append_new(engine.gaps, kernel_gaps(passes, *kernels, profile.get()));
   engine.provenance = kernels->provenance();
   engine.provenance.emplace_back("kernel_model", kernels->name());
-  if (profile) engine.provenance.emplace_back("step_profile", request.step_profile);
+  if (profile)
+    engine.provenance.emplace_back("step_profile",
+                                   fmt::format("{}", fmt::join(request.step_profile, ", ")));
   engine.provenance.emplace_back("engine", fmt::format("{} {}", costs.engine, costs.version));
   if (collectives)
     for (auto& item : collectives->provenance()) engine.provenance.push_back(std::move(item));

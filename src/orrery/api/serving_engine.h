@@ -28,9 +28,8 @@ struct EngineRequest : ModelChoice {
   int64_t max_seqs = 0;            ///< … as here.
   int64_t block_tokens = 16;
   int64_t kv_blocks = 0;  ///< 0: what memory leaves.
-  /// Tables PREFIX_dense.csv and so on of measured times (serving/engine/step_profile.h), in place
-  /// of predicted kernels; empty: none.
-  std::string step_profile;
+  /// Tables of measured times (serving/engine/step_tables.h), in place of predicted kernels.
+  std::vector<std::string> step_profile;
   double routing_skew = 1.2;  ///< Tokens of expert i as (i+1)^-skew; 0: all alike.
 };
 

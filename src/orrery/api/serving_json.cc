@@ -103,6 +103,7 @@ std::string to_json(const ServingAnswer& a, const ServingRequest& request) {
   JsonAnswer pools = JsonAnswer::array();
   for (const PoolAnswer& pool : a.pools) pools.push_back(pool_json(pool));
   json["pools"] = std::move(pools);
+  json["trust"] = {{"verdict", a.trust.verdict}, {"detail", a.trust.detail}};
   json["gaps"] = a.gaps;
   JsonAnswer provenance = JsonAnswer::object();
   for (const auto& [key, value] : a.provenance) provenance[key] = value;

@@ -16,6 +16,7 @@
 #include "orrery/api/serving_engine.h"
 #include "orrery/api/timeline.h"
 #include "orrery/api/train.h"
+#include "orrery/api/trust.h"
 #include "orrery/base/registry.h"
 #include "orrery/base/source.h"
 #include "orrery/cluster/replay.h"
@@ -61,12 +62,6 @@ struct LaunchRow {
   std::string op, dtype, params;  ///< Empty where no operator describes it.
   double count = 0;
   double predicted_us = 0, low_us = 0, high_us = 0;
-};
-
-/// How far this kind of answer was checked.
-struct Trust {
-  std::string verdict = "untested";  ///< "validated", "extrapolated", "untested"
-  std::string detail;                ///< The error seen and where, in words.
 };
 
 struct MemoryAnswer {

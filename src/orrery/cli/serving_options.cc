@@ -103,10 +103,12 @@ void ServingOptions::declare_engine(CLI::App& app) {
       ->type_name("N")
       ->check(CLI::Range(int64_t{1}, kMost));
   app.add_option("--step-profile", e.step_profile,
-                 "Measured times of the model's layers on this device, in place of predicted "
-                 "kernels: PREFIX_dense.csv, PREFIX_attention.csv, PREFIX_per_sequence.csv and, "
-                 "for experts, PREFIX_moe.csv, with LLMServingSim's columns")
-      ->type_name("PREFIX");
+                 "Measured times of the model's operators on this device, in place of predicted "
+                 "kernels: a table of VIDUR's, Frontier's or LLMServingSim's, a folder of them, or "
+                 "PREFIX of PREFIX_dense.csv, PREFIX_attention.csv, PREFIX_per_sequence.csv and, "
+                 "for experts, PREFIX_moe.csv; what they lack is predicted (may be given again)")
+      ->type_name("PATH")
+      ->allow_extra_args(false);
   app.add_option("--routing-skew", e.routing_skew,
                  "Experts: the i-th most wanted gets tokens as i^-SKEW; 0: all alike")
       ->type_name("SKEW")

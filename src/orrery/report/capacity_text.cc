@@ -121,6 +121,8 @@ std::string capacity_text(const CapacityAnswer& a, const CapacityRequest& reques
   for (const ImpossibleLayout& out : a.left_out)
     impossible.push_back(fmt::format("{}: {}", words(out.layout), out.why));
   text += list_text("Left out", impossible);
+  text += list_text("How far this was checked",
+                    {fmt::format("{}: {}", a.run.trust.verdict, a.run.trust.detail)});
   text += list_text("Not modelled", a.run.gaps);
   return text;
 }

@@ -219,9 +219,10 @@ std::string steps_html(const ServingAnswer& a) {
 }  // namespace
 
 std::string serving_page(const ServingAnswer& a, const ServingRequest& request) {
-  std::string gaps;
+  std::string gaps = "  <section>\n    <h2>How far this was checked</h2>\n    <p>" +
+                     html_text(a.trust.verdict + ": " + a.trust.detail) + "</p>\n  </section>\n";
   if (!a.gaps.empty()) {
-    gaps = "  <section>\n    <h2>Not modelled</h2>\n    <ul>";
+    gaps += "  <section>\n    <h2>Not modelled</h2>\n    <ul>";
     for (const std::string& gap : a.gaps) gaps += "<li>" + html_text(gap) + "</li>";
     gaps += "</ul>\n  </section>\n";
   }

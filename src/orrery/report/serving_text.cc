@@ -70,6 +70,7 @@ std::string serving_text(const ServingAnswer& a, const ServingRequest& request) 
   line("energy", fmt::format("{} a token", format_joules(a.energy_j_per_token)));
   if (a.price_per_million_tokens > 0)
     line("price", fmt::format("{:.3g} a million output tokens", a.price_per_million_tokens));
+  text += hanging("  trust        ", fmt::format("{}: {}", a.trust.verdict, a.trust.detail));
   for (const PoolAnswer& pool : a.pools) {
     text += fmt::format("\n{}: {} × ({})\n", pool.role == "engines" ? "Engines" : pool.role,
                         pool.replicas, words(pool.layout));

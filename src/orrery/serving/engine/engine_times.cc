@@ -108,9 +108,7 @@ EngineTimes::~EngineTimes() = default;
 EnginePass EngineTimes::token_pass(int64_t tokens) const {
   EnginePass pass = work_.tokens(tokens);
   if (!costs_.counts_ends) return pass;
-  const EnginePass first = work_.embedding(tokens);
-  pass.launches.insert(pass.launches.end(), first.launches.begin(), first.launches.end());
-  pass.traffic.insert(pass.traffic.end(), first.traffic.begin(), first.traffic.end());
+  pass.append(work_.embedding(tokens));
   return pass;
 }
 
@@ -135,6 +133,9 @@ EngineTimes::Cost EngineTimes::cost(const EnginePass& pass) const {
     std::vector<Estimate> settled = estimates;
     sum.energy = kernels_->settle(kernels, counts, idle, point, settled).energy;
   }
+  if (profile_)  // measured: the energy stays, the time is added elsewhere
+    for (size_t i = 0; i < estimates.size(); ++i)
+      if (profile_->has(pass.operators[i])) estimates[i].seconds = Seconds();
   LaunchCosts none;
   const KernelErrors errors = kernel_errors(pass.launches, estimates, none);
   for (size_t i = 0; i < estimates.size(); ++i)
@@ -153,10 +154,11 @@ EngineTimes::Cost EngineTimes::cost(const EnginePass& pass) const {
 
 EngineTimes::Cost EngineTimes::cost(const EnginePass& pass, Measured measured, int64_t size) const {
   Cost c = cost(pass);
-  if (profile_) {
-    c.kernels = Seconds((*profile_.*measured)(size));
-    c.spread = 0;
-  }
+  if (!profile_) return c;
+  const Seconds known((*profile_.*measured)(size));
+  if (const double predicted = (c.kernels + c.traffic).value; predicted > 0)
+    c.spread *= predicted / (predicted + known.value);
+  c.kernels += known;
   return c;
 }
 
@@ -166,7 +168,8 @@ double EngineTimes::seconds(const EnginePass& pass) const {
 }
 
 double EngineTimes::attention(const StepShape& shape) const {
-  if (profile_) return profile_->prompts(shape) + profile_->next(shape);
+  if (profile_ && profile_->has(EngineOperator::kAttention))
+    return profile_->prompts(shape) + profile_->next(shape);
   double longest = 0, together = 0;
   for (const PrefillChunk& chunk : shape.prefills) {
     if (chunk.tokens == 0) continue;
@@ -225,12 +228,7 @@ StepCauses EngineTimes::detail(const StepShape& shape) const {
     all += seconds;
   };
   const auto add = [&](StepPart part, const EnginePass& pass, double times) {
-    Cost c = cost(pass);
-    if (profile_) {  // energy and traffic stay; the time is added below
-      c.kernels = Seconds(0);
-      c.spread = 0;
-    }
-    add_cost(part, c, times);
+    add_cost(part, cost(pass), times);
   };
   const int64_t tokens = shape.tokens();
   int64_t rows = shape.decodes * shape.tokens_per_decode;

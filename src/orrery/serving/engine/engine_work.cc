@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <utility>
@@ -66,14 +67,14 @@ class PassBuilder {
     const bool mixes = !std::holds_alternative<std::monostate>(layer.mixer);
     const bool feeds = !std::holds_alternative<std::monostate>(layer.feed_forward);
     if (mixes) {
-      norm(model_.hidden, 2);
+      layer_norm(2);
       std::visit([&](const auto& mixer) { project(mixer); }, layer.mixer);
-      if (layer.norms == NormPlacement::kBoth) norm(model_.hidden, 1);
+      if (layer.norms == NormPlacement::kBoth) layer_norm(1);
     }
     if (feeds) {
-      if (layer.norms != NormPlacement::kParallelOneNorm) norm(model_.hidden, 2);
+      if (layer.norms != NormPlacement::kParallelOneNorm) layer_norm(2);
       std::visit([&](const auto& part) { feed(part); }, layer.feed_forward);
-      if (layer.norms == NormPlacement::kBoth) norm(model_.hidden, 1);
+      if (layer.norms == NormPlacement::kBoth) layer_norm(1);
     }
     if (model_.streams > 1) streams(mixes + feeds);
   }
@@ -81,6 +82,7 @@ class PassBuilder {
   void embedding() {
     const int64_t width = model_.embedding_size > 0 ? model_.embedding_size : model_.hidden;
     const int64_t rows = split(model_.vocabulary, layout_.tensor);
+    what_ = EngineOperator::kEmbedding;
     add(kernels::lookup(type_, tokens_, width, rows, false));
     kept_.outer += static_cast<double>(rows * width) * kHalf;
     kept_.parameters += static_cast<double>(model_.vocabulary * width);
@@ -91,7 +93,9 @@ class PassBuilder {
   void head(int64_t rows) {
     const int64_t words = split(model_.vocabulary, layout_.tensor);
     set_tokens(rows);
+    what_ = EngineOperator::kFinalNorm;
     add(kernels::over_rows(Opcode::k_rms_norm, type_, rows, model_.hidden, 2));
+    what_ = EngineOperator::kHead;
     const std::string name = head_format();
     add(product(name, rows, words, model_.hidden));
     if (!model_.tied_embeddings) {
@@ -101,6 +105,7 @@ class PassBuilder {
     const double logits = static_cast<double>(rows) * static_cast<double>(model_.vocabulary);
     if (layout_.tensor > 1) talk(CollectiveKind::kAllGather, logits * kHalf, tensor_group());
     // To 32 bits, then the largest of each row.
+    what_ = EngineOperator::kSampler;
     add(loop(logits, kHalf, kWide));
     add(operator_kernel("reduce_max", "fp32",
                         fmt::format(R"({{"shape":[{},{}]}})", rows, model_.vocabulary)));
@@ -113,6 +118,7 @@ class PassBuilder {
     const auto* m = std::get_if<MixtureOfExperts>(&layer.feed_forward);
     if (m == nullptr) return;
     set_tokens(group_tokens);
+    what_ = EngineOperator::kExperts;
     const int64_t width = m->latent > 0 ? m->latent : model_.hidden;
     if (layout_.attention_data > 1) travel(width, *m);
     run_experts(*m, width);
@@ -122,10 +128,12 @@ class PassBuilder {
   void prefill(const Layer& layer, int64_t sequences, int64_t queries, int64_t context) {
     sequences_ = sequences;
     set_tokens(sequences * queries);
+    what_ = EngineOperator::kAttention;
     std::visit([&](const auto& mixer) { attend_prompt(mixer, queries, context); }, layer.mixer);
   }
   void decode(const Layer& layer, int64_t sequences, int64_t context, int64_t queries) {
     set_tokens(sequences * queries);
+    what_ = EngineOperator::kAttention;
     std::visit([&](const auto& mixer) { attend_next(mixer, sequences, context, queries); },
                layer.mixer);
   }
@@ -144,15 +152,16 @@ class PassBuilder {
 
   void add(const Kernel& kernel, double count = 1) {
     count *= count_;
-    for (Launch& like : pass_.launches)
-      if (like.kernel == kernel) {
-        like.count += count;
+    for (size_t i = 0; i < pass_.launches.size(); ++i)
+      if (pass_.operators[i] == what_ && pass_.launches[i].kernel == kernel) {
+        pass_.launches[i].count += count;
         return;
       }
     Launch launch;
     launch.kernel = kernel;
     launch.count = count;
     pass_.launches.push_back(launch);
+    pass_.operators.push_back(what_);
   }
   void talk(CollectiveKind kind, double bytes, RankGroup group) {
     if (group.size <= 1) return;
@@ -176,6 +185,12 @@ class PassBuilder {
   }
   void norm(int64_t width, int64_t tensors) {
     add(kernels::over_rows(Opcode::k_rms_norm, type_, tokens_, width, tensors));
+  }
+  /// What comes after it is of no kind until it says so.
+  void layer_norm(int64_t tensors) {
+    what_ = EngineOperator::kNorm;
+    norm(model_.hidden, tensors);
+    what_ = EngineOperator::kOther;
   }
 
   std::string linear_format(const Projection& p) const {
@@ -256,15 +271,20 @@ class PassBuilder {
     const int64_t query = heads * a.head_size * (a.gate == OutputGate::kElementFromQuery ? 2 : 1);
     const int64_t keys = groups * a.head_size;
     const int64_t values = groups * a.value_head_size;
+    what_ = EngineOperator::kQueryKeyValue;
     linear(a.query, query + keys + (a.value_is_key ? 0 : values), model_.hidden, layout_.tensor);
+    what_ = EngineOperator::kQueryKeyNorm;
     if (a.norm != QueryKeyNorm::kNone) {
       const bool whole = a.norm == QueryKeyNorm::kWholeProjection;
       for (const int64_t n : {heads, groups})
         add(kernels::over_rows(Opcode::k_rms_norm, type_, whole ? tokens_ : tokens_ * n,
                                whole ? n * a.head_size : a.head_size, 1));
     }
+    what_ = EngineOperator::kRotation;
     if (a.rotary_size > 0) rotate((heads + groups) * a.rotary_size);
+    what_ = EngineOperator::kCacheWrite;
     write_cache(keys + values);
+    what_ = EngineOperator::kOther;
     const double bytes = static_cast<double>(keys + values) * cache_bytes_ * count_;
     (a.window > 0 ? kept_.windowed_cache : kept_.cache) += bytes;
     if (a.indexer) project_index(*a.indexer, 0);
@@ -274,6 +294,7 @@ class PassBuilder {
       linear(a.gate_projection, heads * a.value_head_size, model_.hidden, layout_.tensor);
     if (a.gate != OutputGate::kNone)
       add(loop(tokens() * static_cast<double>(heads * a.value_head_size), 2 * kHalf, kHalf));
+    what_ = EngineOperator::kAttentionOutput;
     linear(a.output, model_.hidden, heads * a.value_head_size, layout_.tensor);
     sum_over_tensor();
   }
@@ -533,13 +554,21 @@ class PassBuilder {
   void feed(const std::monostate& /*none*/) {}
   void feed(const LinearBlock& block) { project(block); }
   void feed(const DenseFeedForward& f) {
-    dense(f);
+    using enum EngineOperator;
+    dense(f, {kUp, kActivation, kDown});
     sum_over_tensor();
   }
-  void dense(const DenseFeedForward& f) {
+  /// `parts`: what its three launches are for. Beside experts they are none that profilers time.
+  using DenseParts = std::array<EngineOperator, 3>;
+  static constexpr DenseParts kBesideExperts = {EngineOperator::kOther, EngineOperator::kOther,
+                                                EngineOperator::kOther};
+  void dense(const DenseFeedForward& f, const DenseParts& parts) {
     const int64_t inner = split(f.inner, layout_.tensor);
+    what_ = parts[0];
     linear(f.up, (f.gated ? 2 : 1) * inner, model_.hidden, layout_.tensor);
+    what_ = parts[1];
     activate(tokens() * static_cast<double>(inner), f.gated);
+    what_ = parts[2];
     linear(f.down, model_.hidden, inner, layout_.tensor);
   }
   void activate(double elements, bool gated) {
@@ -547,13 +576,15 @@ class PassBuilder {
   }
 
   void feed(const MixtureOfExperts& m) {
+    what_ = EngineOperator::kRouter;
     add(product(format_name(m.router.format, type_), tokens_, m.experts, model_.hidden));
     keep(plain_, m.experts, model_.hidden, 1);
     add(kernels::over_rows(Opcode::k_softmax, ElementType::kF32, tokens_, m.experts));
+    what_ = EngineOperator::kOther;
     if (m.latent > 0) linear(m.latent_down, m.latent, model_.hidden, 1);
     if (m.latent > 0) linear(m.latent_up, model_.hidden, m.latent, 1);
-    if (m.shared) dense(*m.shared);
-    if (m.beside) dense(*m.beside);
+    if (m.shared) dense(*m.shared, kBesideExperts);
+    if (m.beside) dense(*m.beside, kBesideExperts);
     if (m.shared || m.beside)
       add(loop(tokens() * static_cast<double>(model_.hidden), 2 * kHalf, kHalf));
     if (layout_.attention_data == 1)
@@ -599,6 +630,7 @@ class PassBuilder {
 
   /// Residual streams are read, mixed and written around every part of a layer.
   void streams(int parts) {
+    what_ = EngineOperator::kOther;
     add(loop(tokens() * static_cast<double>(model_.streams * model_.hidden), kHalf, kHalf),
         2 * parts);
     note("mixing of residual streams is timed as reading and writing them");
@@ -615,6 +647,7 @@ class PassBuilder {
   int64_t tokens_ = 1, sequences_ = 1;
   bool captured_ = true;
   double count_ = 1;
+  EngineOperator what_ = EngineOperator::kOther;  ///< What is added next is for.
   EnginePass pass_;
   Kept kept_;
 };
@@ -641,6 +674,52 @@ std::vector<RepeatedLayer> distinct(const TransformerDescription& model, int sta
 }
 
 }  // namespace
+
+std::string_view name(EngineOperator what) {
+  switch (what) {
+    case EngineOperator::kNorm:
+      return "norms";
+    case EngineOperator::kQueryKeyValue:
+      return "query, key and value projection";
+    case EngineOperator::kQueryKeyNorm:
+      return "query and key norms";
+    case EngineOperator::kRotation:
+      return "rotary embedding";
+    case EngineOperator::kCacheWrite:
+      return "writing of keys and values";
+    case EngineOperator::kAttention:
+      return "attention";
+    case EngineOperator::kAttentionOutput:
+      return "output projection of attention";
+    case EngineOperator::kUp:
+      return "feed-forward up projection";
+    case EngineOperator::kActivation:
+      return "activation";
+    case EngineOperator::kDown:
+      return "feed-forward down projection";
+    case EngineOperator::kRouter:
+      return "routing to experts";
+    case EngineOperator::kExperts:
+      return "experts";
+    case EngineOperator::kEmbedding:
+      return "embedding";
+    case EngineOperator::kFinalNorm:
+      return "final norm";
+    case EngineOperator::kHead:
+      return "logits";
+    case EngineOperator::kSampler:
+      return "sampling";
+    case EngineOperator::kOther:
+      return "other operators";
+  }
+  return "";
+}
+
+void EnginePass::append(const EnginePass& other) {
+  launches.insert(launches.end(), other.launches.begin(), other.launches.end());
+  operators.insert(operators.end(), other.operators.begin(), other.operators.end());
+  traffic.insert(traffic.end(), other.traffic.begin(), other.traffic.end());
+}
 
 struct EngineWork::State {
   TransformerDescription model;

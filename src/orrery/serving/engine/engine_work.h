@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "orrery/cluster/collective.h"
@@ -17,10 +18,37 @@ struct EngineTraffic {
   double count = 1;
 };
 
+/// What a launch is for, as profilers of serving engines tell operators apart.
+enum class EngineOperator : uint8_t {
+  kNorm,  ///< Of a layer, with the sum of its residual.
+  kQueryKeyValue,
+  kQueryKeyNorm,
+  kRotation,
+  kCacheWrite,
+  kAttention,
+  kAttentionOutput,
+  kUp,
+  kActivation,
+  kDown,
+  kRouter,
+  kExperts,
+  kEmbedding,
+  kFinalNorm,
+  kHead,
+  kSampler,
+  kOther,
+};
+inline constexpr size_t kEngineOperatorCount = static_cast<size_t>(EngineOperator::kOther) + 1;
+/// "norms", "query, key and value projection" …
+std::string_view name(EngineOperator what);
+
 /// What one rank launches for a part of a step.
 struct EnginePass {
   std::vector<Launch> launches;
+  std::vector<EngineOperator> operators;  ///< Of each launch.
   std::vector<EngineTraffic> traffic;
+
+  void append(const EnginePass& other);
 };
 
 /// How an engine runs a model, where engines differ.

@@ -1,61 +1,35 @@
 #pragma once
 
-#include <map>
+#include <array>
 #include <span>
-#include <string>
 #include <vector>
 
-#include "orrery/base/source.h"
 #include "orrery/serving/engine/layout.h"
 #include "orrery/serving/engine/ragged_grid.h"
+#include "orrery/serving/engine/step_tables.h"
 #include "orrery/serving/step_times.h"
 #include "orrery/workload/zoo/language_model.h"
 
 namespace orrery {
 
-/// Measured times of one model's layers on one device, in microseconds, as profilers of serving
-/// engines write them (LLMServingSim's columns):
-///
-///   dense         layer,tokens,time_us: of every layer qkv_proj, o_proj, layernorm (twice a
-///                 layer), rotary_emb, qk_norm, gate_up_proj, act_fn, down_proj; once a step
-///                 embedding and final_layernorm;
-///   attention     prefill_chunk,kv_prefill,n_decode,kv_decode,time_us: one prompt's chunk after
-///                 kv_prefill tokens and n_decode sequences of kv_decode tokens in one launch;
-///   per_sequence  layer,sequences,time_us: lm_head and sampler;
-///   experts       tokens,activated_experts,time_us: of a device that has all experts.
-struct StepTables {
-  std::string dense_file, attention_file, per_sequence_file, experts_file;
-  std::map<std::string, RaggedGrid> dense, per_sequence;
-  RaggedGrid prompts;  ///< Attention of a chunk alone: chunk, context.
-  RaggedGrid next;     ///< Of next tokens alone: sequences, context.
-  RaggedGrid mixed;    ///< Of both: chunk, context, sequences, context; may be empty.
-  RaggedGrid experts;  ///< Tokens, experts that have some; may be empty.
-};
-
-/// Each throws `kInput` with line and column.
-void read_dense_times(const Source& source, StepTables& tables);
-void read_attention_times(const Source& source, StepTables& tables);
-void read_per_sequence_times(const Source& source, StepTables& tables);
-void read_expert_times(const Source& source, StepTables& tables);
-/// PREFIX_dense.csv, PREFIX_attention.csv, PREFIX_per_sequence.csv and, where the model has
-/// experts, PREFIX_moe.csv.
-StepTables read_step_tables(const std::string& prefix, bool experts);
-
-/// A step's kernels on one rank from such tables, in seconds of a pipeline stage. `kInput` where
-/// they lack a layer that the model has; `kUsage` for a model whose layers are not alike in their
-/// attention.
+/// A step's kernels on one rank from such tables, in seconds of a pipeline stage: those that the
+/// tables time (`has`); the others are left to a kernel model. `kUsage` for a model whose layers
+/// are not alike in their attention.
 class StepProfile {
  public:
-  /// `compute_units`: SMs of the device.
+  /// `compute_units`: SMs of the device; `counts_ends`: the embedding and the last layer too.
   StepProfile(const StepTables& tables, const TransformerDescription& model,
-              const ServingLayout& layout, double routing_skew, int compute_units);
+              const ServingLayout& layout, double routing_skew, int compute_units,
+              bool counts_ends = true);
 
+  bool has(EngineOperator what) const { return has_[static_cast<size_t>(what)]; }
   /// Sizes that layers were measured at, ascending.
-  std::span<const double> sizes() const { return tokens_.first(); }
+  std::span<const double> sizes() const;
 
   double tokens(int64_t tokens) const;
   /// G tokens that each choose expert e with probability qₑ meet A = Σₑ 1 − (1 − qₑ)^G of them;
-  /// one of n ranks has A / n and work as of G / n tokens.
+  /// one of n ranks has A / n and work as of G / n tokens. Tables of one rank's experts are asked
+  /// for G alone.
   double experts(int64_t group_tokens) const;
   double head(int64_t rows) const;
   /// Attention of a step's chunks: several take as long as one after the other, or as one chunk of
@@ -73,15 +47,17 @@ class StepProfile {
   double next(const StepShape& shape) const;
 
  private:
+  void set_has(EngineOperator what) { has_[static_cast<size_t>(what)] = true; }
   /// What the longest takes after the others have ended.
   double end_of_longest(const StepShape& shape) const;
 
   RaggedGrid tokens_, head_, prompts_, next_, mixed_, experts_;
+  std::array<bool, kEngineOperatorCount> has_{};
   double layers_ = 0, expert_layers_ = 0;  ///< Of a stage.
-  double expert_ranks_ = 1;
-  double units_per_sequence_ = 1;  ///< Heads of keys and values over units of the device.
-  double alone_us_per_token_ = 0;  ///< Of one sequence that is not split.
-  std::vector<double> chosen_;     ///< qₑ
+  double expert_ranks_ = 1;                ///< That a device's table is divided by.
+  double units_per_sequence_ = 1;          ///< Heads of keys and values over units of the device.
+  double alone_us_per_token_ = 0;          ///< Of one sequence that is not split.
+  std::vector<double> chosen_;             ///< qₑ
 };
 
 }  // namespace orrery

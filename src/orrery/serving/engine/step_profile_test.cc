@@ -3,9 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <functional>
-
-#include "orrery/base/error.h"
 
 namespace orrery {
 namespace {
@@ -26,11 +23,15 @@ constexpr const char* kAttention =
 constexpr const char* kPerSequence =
     "layer,sequences,time_us\nlm_head,1,100\nlm_head,3,120\nsampler,1,5\n";
 
+/// LLMServingSim's tables say nothing of a model or a layout.
+void read(const std::string& table, StepTables& tables, const char* model = "llama3-8b") {
+  const ServingLayout layout;
+  read_step_table(text(table), {load_language_model(model), layout}, tables);
+}
+
 StepTables tables() {
   StepTables t;
-  read_dense_times(text(kDense), t);
-  read_attention_times(text(kAttention), t);
-  read_per_sequence_times(text(kPerSequence), t);
+  for (const char* table : {kDense, kAttention, kPerSequence}) read(table, t);
   return t;
 }
 
@@ -104,7 +105,7 @@ TEST(StepProfile, WaitsForTheLongest) {
 // Mixtral: 32 layers of 8 experts, 2 a token. One token meets 2; three 8 · (1 − (3/4)³) = 4.625.
 TEST(StepProfile, CountsExpertsThatHaveTokens) {
   StepTables t = tables();
-  read_expert_times(text("tokens,activated_experts,time_us\n1,2,10\n1,4,20\n3,2,12\n3,8,72\n"), t);
+  read("tokens,activated_experts,time_us\n1,2,10\n1,4,20\n3,2,12\n3,8,72\n", t);
   const TransformerDescription model = load_language_model("mixtral-8x7b");
   const StepProfile whole(t, model, {}, 0, 0);
   EXPECT_DOUBLE_EQ(whole.experts(1), 32 * 10 * kMicro);
@@ -115,45 +116,28 @@ TEST(StepProfile, CountsExpertsThatHaveTokens) {
               1e-12);
 }
 
-std::string refusal(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.kind(), ErrorKind::kInput);
-    return e.what();
-  }
-  return "nothing";
-}
-
-TEST(StepProfile, SaysWhereATableIsWrong) {
-  StepTables t;
-  EXPECT_EQ(refusal([&] { read_dense_times(text("layer,tokens,time_us\nqkv_prj,1,2\n"), t); }),
-            "table.csv:2:1: no layer 'qkv_prj' is known; did you mean 'qkv_proj'?; there is "
-            "gate_up_proj, act_fn, down_proj, layernorm, qkv_proj, qk_norm, rotary_emb, o_proj, "
-            "embedding, final_layernorm");
-  EXPECT_EQ(refusal([&] { read_dense_times(text("layer,tokens,time_us\no_proj,1.5,2\n"), t); }),
-            "table.csv:2:8: 'tokens' must be a whole number between 0 and 1099511627776, not "
-            "'1.5'");
-  EXPECT_EQ(refusal([&] { read_dense_times(text("layer,tokens,time_us\no_proj,1,nan\n"), t); }),
-            "table.csv:2:10: 'time_us' must be microseconds between 0 and 1000000000000, not "
-            "'nan'");
-  EXPECT_EQ(
-      refusal([&] { read_dense_times(text("layer,tokens,time_us\no_proj,1,2\no_proj,1,3\n"), t); }),
-      "table.csv:3:1: an earlier line has these sizes already");
-  const std::string header = "prefill_chunk,kv_prefill,n_decode,kv_decode,time_us\n";
-  EXPECT_EQ(refusal([&] { read_attention_times(text(header + "0,16,0,0,1\n"), t); }),
-            "table.csv:2:1: neither a prompt's chunk nor a sequence's next token");
-  EXPECT_EQ(refusal([&] { read_attention_times(text(header + "16,0,0,0,1\n"), t); }),
-            "table.csv: no row of next tokens (prefill_chunk 0) alone");
-}
-
-TEST(StepProfile, SaysWhichLayerIsMissing) {
-  EXPECT_EQ(refusal([] { StepProfile(tables(), load_language_model("mixtral-8x7b"), {}, 0, 0); }),
-            "table.csv: no table of experts beside it");
+TEST(StepProfile, LeavesWhatNoTableHasToAKernelModel) {
   StepTables t = tables();
-  t.dense.erase("act_fn");
-  EXPECT_EQ(refusal([&] { StepProfile(t, load_language_model("llama3-8b"), {}, 0, 0); }),
-            "table.csv: no row of 'act_fn', which llama3-8b has");
+  t.operators.erase(EngineOperator::kActivation);
+  const StepProfile p(t, load_language_model("mixtral-8x7b"), {}, 0, 0);
+  for (const auto what : {EngineOperator::kNorm, EngineOperator::kAttention,
+                          EngineOperator::kCacheWrite, EngineOperator::kHead})
+    EXPECT_TRUE(p.has(what)) << name(what);
+  for (const auto what : {EngineOperator::kActivation, EngineOperator::kExperts,
+                          EngineOperator::kRouter, EngineOperator::kOther})
+    EXPECT_FALSE(p.has(what)) << name(what);
+  // 2 · 1 + 10 + 2 + 5 of attention; there is no dense part.
+  EXPECT_DOUBLE_EQ(p.tokens(1), (32 * 19 + 11) * kMicro);
+  EXPECT_EQ(p.experts(4), 0);
+  const StepProfile nothing({}, load_language_model("llama3-8b"), {}, 0, 108);
+  EXPECT_TRUE(nothing.sizes().empty());
+  EXPECT_EQ(nothing.tokens(1) + nothing.head(1) + nothing.next(next_tokens(2, 3000, 1500)), 0);
+}
+
+TEST(StepProfile, LeavesOutTheEndsWhereTheEngineDoes) {
+  const StepProfile p(tables(), load_language_model("llama3-8b"), {}, 0, 0, false);
+  EXPECT_DOUBLE_EQ(p.tokens(1), 32 * 52 * kMicro);
+  EXPECT_EQ(p.head(1), 0);
 }
 
 }  // namespace

@@ -61,7 +61,9 @@ class TrtLlm final : public Scheduler {
   }
 
   int64_t alike_steps(const EngineRank& rank) const override {
-    return waits_ ? options_.wait_steps - waited_ : Scheduler::alike_steps(rank);
+    if (waits_) return options_.wait_steps - waited_;
+    if (!rank.waiting.empty() && waited_ < options_.wait_steps) return 0;
+    return Scheduler::alike_steps(rank);
   }
   void repeated(int64_t steps) override {
     if (waits_) waited_ += steps;
