@@ -226,7 +226,8 @@ def deployments(program, data):
     ranked = [spearman([(e[0][2], e[0][3]) for e in errors]) for errors in groups.values() if len(errors) >= 5]
     print(f"\nRank correlation of the time per token over configurations of one model and system: median "
           f"{statistics.median(ranked):.3f}, lowest {min(ranked):.3f}. {refused} were refused: their weights do "
-          f"not fit the devices that the table gives.\n")
+          f"not fit the devices that the table gives, or no engine has such a layout (DeepSeek-R1 on GB200 is given as "
+          f"one engine of 12 to 72 devices, whose number does not divide the heads: pools, it seems).\n")
 
 
 VIDUR = {("vllm-v0", 200): (0.177, 0.314, 0.027, 0.0093), ("sarathi", 50): (0.158, 0.262, 0.025, 0.0090)}
@@ -247,10 +248,11 @@ def vidur(program):
 
 
 RUNS = {
-    "RTX4090_Llama-3.1-8B": ("rtx-4090", "meta-llama--Meta-Llama-3.1-8B", ["--max-seqs", 256]),
-    "RTXPRO6000_Llama-3.1-8B": ("rtx-pro-6000", "meta-llama--Meta-Llama-3.1-8B", ["--max-seqs", 128]),
+    "RTX4090_Llama-3.1-8B": ("rtx-4090", "meta-llama--Meta-Llama-3.1-8B", ["--max-seqs", 256, "--max-batched-tokens", 2048]),
+    "RTXPRO6000_Llama-3.1-8B": ("rtx-pro-6000", "meta-llama--Meta-Llama-3.1-8B", ["--max-seqs", 128, "--max-batched-tokens", 2048]),
     "RTXPRO6000_Qwen3-30B-A3B-Instruct-2507": ("rtx-pro-6000-node", "Qwen--Qwen3-30B-A3B",
-                                               ["--max-seqs", 128, "--attention-dp", 2, "--moe-ep", 2]),
+                                               ["--max-seqs", 128, "--max-batched-tokens", 2048,
+                                                "--attention-dp", 2, "--moe-ep", 2]),
 }
 
 

@@ -37,9 +37,9 @@ std::vector<std::string> faults(const ServingLayout& layout, const TransformerDe
                     stage));
   for (const Layer& layer : model.layers) {
     const int64_t heads = heads_of(layer.mixer);
-    // One head at least for each rank; those that do not divide evenly are padded.
-    if (heads > 0 && layout.tensor > heads)
-      add(fmt::format("{} attention heads do not fill {} tensor ranks", heads, layout.tensor));
+    if (heads % layout.tensor != 0)
+      add(fmt::format("{} attention heads cannot be shared evenly by {} tensor ranks", heads,
+                      layout.tensor));
     if (const auto* m = std::get_if<MixtureOfExperts>(&layer.feed_forward);
         m != nullptr && layout.expert > m->experts)
       add(fmt::format("{} experts do not fill {} ranks", m->experts, layout.expert));
