@@ -26,6 +26,8 @@ COMMANDS = [
     "train llama3-8b --on dgx-h100 --tp 2 --sp --dp 8 --global-batch 64 --seq 8192 "
     "--straggler 3=0.8 --slow-node 1=0.5",
     "serving llama3-8b --on h100-sxm --rate 5 --count 50 --price 2",
+    "serving llama3-8b --on h100-sxm --rate 5 --count 50 --kv-host-memory 8GB --lora-rank 16 "
+    "--lora-adapters 4",
     "capacity llama3-70b --on h100-sxm --devices 4 --slo ttft=1s,tpot=50ms --count 300 --price 2",
     "calibrate h200 --from examples/h200_kernels.csv --out /dev/null",
     "validate examples/h200_kernels.csv --on h200",

@@ -363,6 +363,12 @@ std::vector<std::string_view> serving_fields(std::initializer_list<std::string_v
                                           "expert_dtype",
                                           "kv_dtype",
                                           "kv_blocks",
+                                          "kv_host_memory_bytes",
+                                          "host_link_bytes_per_s",
+                                          "lora_rank",
+                                          "lora_adapters",
+                                          "lora_skew",
+                                          "lora_slots",
                                           "routing_skew",
                                           "tp",
                                           "pp",
@@ -447,6 +453,15 @@ ServingRequest serving_request(const Json& json) {
   e.precision.experts = text_of(json, "expert_dtype", e.precision.linear);
   e.precision.cache = text_of(json, "kv_dtype", "");
   e.kv_blocks = amount_of(json, "kv_blocks", 0);
+  e.host_memory = number_of(json, "kv_host_memory_bytes", 0);
+  e.host_link = BytesPerSecond(number_of(json, "host_link_bytes_per_s", 0));
+  if (!(e.host_memory >= 0)) bad_field("kv_host_memory_bytes", "0 or more");
+  if (!(e.host_link.value >= 0)) bad_field("host_link_bytes_per_s", "0 or more");
+  if (json.contains("lora_rank")) e.lora_rank = degree_of(json, "lora_rank", 1);
+  e.lora_slots = degree_of(json, "lora_slots", e.lora_slots);
+  if (json.contains("lora_adapters"))
+    r.traffic.adapters.count = degree_of(json, "lora_adapters", 1);
+  r.traffic.adapters.skew = number_of(json, "lora_skew", 0);
   e.routing_skew = number_of(json, "routing_skew", e.routing_skew);
   e.memory_fraction = number_of(json, "memory_fraction", e.memory_fraction);
   r.replicas = degree_of(json, "replicas", 1);

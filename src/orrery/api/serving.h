@@ -11,6 +11,7 @@
 #include "orrery/api/trust.h"
 #include "orrery/serving/fleet.h"
 #include "orrery/serving/metrics.h"
+#include "orrery/serving/traffic/adapters.h"
 
 namespace orrery {
 
@@ -34,6 +35,7 @@ struct TrafficRequest {
   int32_t prefixes = 1;       ///< … one of so many.
   double turns = 0;           ///< Of conversations, on average; 0: single requests.
   Seconds pause{10};          ///< Between an answer and the next turn, on average.
+  AdapterMix adapters;        ///< That requests ask for; with EngineRequest::lora_rank.
   uint64_t seed = 42;
 };
 

@@ -125,6 +125,57 @@ std::shared_ptr<const CollectivePredictor> with_tables(
   return measured;
 }
 
+/// What a copy between the device and its host reaches.
+BytesPerSecond host_bandwidth(const Device& device, const EngineCosts& costs) {
+  for (const std::string_view name : {"nvlink_c2c", "pcie"})
+    for (const Link& link : device.links)
+      if (link.name == name && link.bandwidth.value > 0) return link.bandwidth * costs.host_link;
+  throw_usage(fmt::format(
+      "the description of {} states no link to its host: give one with --host-link, e.g. 50GB/s",
+      device.name));
+}
+
+/// More blocks than any host has room for.
+constexpr double kMostBlocks = 1e15;
+
+/// What the host keeps for the engine, and the link to it.
+void attach_host(ServingEngine& engine, const EngineRequest& request) {
+  if (request.host_memory == 0 && request.lora_rank == 0) {
+    if (request.host_link.value > 0)
+      throw_usage("--host-link has no use without --kv-host-memory or --lora-rank");
+    return;
+  }
+  const EngineWork& work = engine.times->work();
+  HostOptions& host = engine.host;
+  host.bandwidth = request.host_link.value > 0
+                       ? request.host_link
+                       : host_bandwidth(engine.cluster.device, engine.times->costs());
+  if (request.lora_rank > 0) {
+    if (request.lora_slots < 1) throw_usage("adapters need one slot at least (--lora-slots)");
+    engine.adapters = {request.lora_slots, Bytes(work.adapter_bytes())};
+    engine.gaps.emplace_back("adapters lie in the host's memory: none is read from a disk");
+    engine.gaps.emplace_back(
+        "adapters' kernels are timed as grouped products of their sizes: none was measured");
+  }
+  if (request.host_memory == 0) return;
+  if (engine.kv_bytes_per_token == 0)
+    throw_usage(
+        fmt::format("--kv-host-memory has no use: {} keeps no keys and values", engine.model.name));
+  const auto block_tokens = static_cast<double>(request.block_tokens);
+  host.block_bytes =
+      Bytes((work.cache_bytes_per_token() + work.windowed_cache_bytes_per_token()) * block_tokens);
+  const double of_rank = request.host_memory / request.layout.attention_data;
+  host.blocks = static_cast<int64_t>(
+      std::min(of_rank / (engine.kv_bytes_per_token * block_tokens), kMostBlocks));
+  if (host.blocks == 0)
+    throw_infeasible(
+        fmt::format("--kv-host-memory: {:.3g} MB for each of {} ranks hold no block of {:.3g} MB",
+                    of_rank / 1e6, request.layout.attention_data,
+                    engine.kv_bytes_per_token * block_tokens / 1e6));
+  if (engine.room.fixed > 0)
+    engine.gaps.emplace_back("the state of linear attention is not kept on the host");
+}
+
 }  // namespace
 
 Cluster usual_cluster(const Catalogue& catalogue, const std::string& device,
@@ -154,7 +205,8 @@ void divide_memory(ServingEngine& engine, const EngineRequest& request) {
   memory.capacity = engine.cluster.device.usable_memory.value * request.memory_fraction;
   memory.weights = work.weight_bytes();
   memory.working = working_bytes(request, engine.model) + engine.times->costs().runtime.value;
-  memory.cache = memory.capacity - memory.weights - memory.working;
+  if (request.lora_rank > 0) memory.adapters = work.adapter_bytes() * request.lora_slots;
+  memory.cache = memory.capacity - memory.weights - memory.working - memory.adapters;
   KvRoom& room = engine.room;
   room.tokens = request.block_tokens;
   // Where no layer looks at all tokens, windowed ones set the size of a block.
@@ -169,11 +221,12 @@ void divide_memory(ServingEngine& engine, const EngineRequest& request) {
                                       : static_cast<int64_t>(std::max(0.0, memory.cache) / block);
   if (room.blocks == 0)
     throw_infeasible(fmt::format(
-        "{} does not fit: {:.1f} GB of weights and {:.1f} GB of working memory on each of {} "
+        "{} does not fit: {:.1f} GB of weights{} and {:.1f} GB of working memory on each of {} "
         "devices leave nothing of {:.1f} GB for keys and values; use more devices (--tp, --pp), "
         "narrower weights (--dtype) or a larger --memory-fraction",
-        engine.model.name, memory.weights / 1e9, memory.working / 1e9, request.layout.devices(),
-        memory.capacity / 1e9));
+        engine.model.name, memory.weights / 1e9,
+        memory.adapters > 0 ? fmt::format(", {:.1f} GB of adapters", memory.adapters / 1e9) : "",
+        memory.working / 1e9, request.layout.devices(), memory.capacity / 1e9));
 }
 
 EngineRequest Session::with_limits(EngineRequest request) const {
@@ -204,6 +257,7 @@ ServingEngine Session::serving_engine(const EngineRequest& given) const {
   habits.gathers_experts = costs.gathers_experts;
   habits.routing_skew = request.routing_skew;
   habits.captured_tokens = costs.captured;
+  habits.adapter_rank = request.lora_rank;
   EngineWork work(engine.model, layout, request.precision, habits);
 
   std::shared_ptr<const Predictor> kernels =
@@ -249,6 +303,7 @@ ServingEngine Session::serving_engine(const EngineRequest& given) const {
       std::move(work), layout, costs, std::move(kernels), std::move(collectives),
       static_cast<double>(engine.model.hidden) * 2, std::move(profile));
   divide_memory(engine, request);
+  attach_host(engine, request);
   return engine;
 }
 

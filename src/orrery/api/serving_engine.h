@@ -8,8 +8,10 @@
 #include "orrery/api/model_choice.h"
 #include "orrery/hardware/catalogue.h"
 #include "orrery/hardware/cluster.h"
+#include "orrery/serving/adapter_slots.h"
 #include "orrery/serving/engine/engine_times.h"
 #include "orrery/serving/engine/layout.h"
+#include "orrery/serving/host_memory.h"
 #include "orrery/serving/step_times.h"
 
 namespace orrery {
@@ -27,7 +29,11 @@ struct EngineRequest : ModelChoice {
   int64_t max_batched_tokens = 0;  ///< 0: the engine's own (Session::with_limits), …
   int64_t max_seqs = 0;            ///< … as here.
   int64_t block_tokens = 16;
-  int64_t kv_blocks = 0;  ///< 0: what memory leaves.
+  int64_t kv_blocks = 0;     ///< 0: what memory leaves.
+  double host_memory = 0;    ///< Bytes of the host that keep keys and values of one engine.
+  BytesPerSecond host_link;  ///< Of each device to its host, each way; 0: its description's.
+  int64_t lora_rank = 0;     ///< Of the adapters that requests ask for; 0: there are none.
+  int lora_slots = 8;        ///< Adapters that run at one time, and that a device has room for.
   /// Tables of measured times (serving/engine/step_tables.h), in place of predicted kernels.
   std::vector<std::string> step_profile;
   double routing_skew = 1.2;  ///< Tokens of expert i as (i+1)^-skew; 0: all alike.
@@ -37,8 +43,9 @@ struct EngineRequest : ModelChoice {
 struct EngineMemory {
   double capacity = 0;  ///< What the engine may take.
   double weights = 0;
-  double working = 0;  ///< Of a step, and of the runtime.
-  double cache = 0;    ///< What is left for keys and values.
+  double working = 0;   ///< Of a step, and of the runtime.
+  double adapters = 0;  ///< Of the slots for them.
+  double cache = 0;     ///< What is left for keys and values.
 };
 
 struct ServingEngine {
@@ -47,6 +54,8 @@ struct ServingEngine {
   std::shared_ptr<EngineTimes> times;
   KvRoom room;
   EngineMemory memory;
+  HostOptions host;               ///< Of each rank.
+  AdapterOptions adapters;        ///< Slots for them.
   double kv_bytes_per_token = 0;  ///< Of a whole engine: what a disaggregated one ships.
   std::vector<std::string> gaps;
   std::vector<std::pair<std::string, std::string>> provenance;

@@ -2,6 +2,7 @@
 
 #include "orrery/api/session.h"
 #include "orrery/api/traffic.h"
+#include "orrery/base/error.h"
 
 namespace orrery {
 namespace {
@@ -23,6 +24,8 @@ ReplicaOptions replica_options(const ServingRequest& request, const EnginePool& 
   options.ahead = options.asynchronous;
   options.speculation = request.speculation;
   options.prefill_only = pool.role == "prefill";
+  options.host = pool.engine.host;
+  options.adapters = pool.engine.adapters;
   return options;
 }
 
@@ -30,6 +33,8 @@ ReplicaOptions replica_options(const ServingRequest& request, const EnginePool& 
 
 std::vector<EnginePool> engine_pools(const Session& session, const ServingRequest& request) {
   refuse_unused(request.scheduler);
+  if ((request.engine.lora_rank > 0) != (request.traffic.adapters.count > 0))
+    throw_usage("adapters need both a rank (--lora-rank) and a number (--lora-adapters)");
   std::vector<EnginePool> pools;
   const auto add = [&](std::string role, EngineRequest engine, int replicas) {
     engine.model = request.engine.model;

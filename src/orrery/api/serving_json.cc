@@ -43,6 +43,7 @@ JsonAnswer pool_json(const PoolAnswer& pool) {
                     {"weights_bytes", pool.memory.weights},
                     {"working_bytes", pool.memory.working},
                     {"cache_bytes", pool.memory.cache}};
+  if (pool.memory.adapters > 0) json["memory"]["adapters_bytes"] = pool.memory.adapters;
   json["step_s"] = pool.step_s;
   json["step_decodes"] = pool.mean_decodes;
   json["step_prefill_tokens"] = pool.mean_prefill_tokens;
@@ -50,6 +51,22 @@ JsonAnswer pool_json(const PoolAnswer& pool) {
   for (const auto& [cause, share] : pool.step) shares[cause] = share;
   json["step_shares"] = std::move(shares);
   json["power_w"] = pool.power_w;
+  return json;
+}
+
+JsonAnswer host_json(const ServingRun& run) {
+  const HostUse& host = run.host;
+  JsonAnswer json;
+  if (host.blocks > 0) {
+    json["kv_blocks"] = host.blocks;
+    json["kv_peak_use"] = static_cast<double>(host.peak_blocks) / static_cast<double>(host.blocks);
+    json["hit_tokens"] = host.hit_tokens;
+  }
+  json["adapter_loads"] = host.adapter_loads;
+  json["to_device_bytes"] = host.to_device.value;
+  json["to_host_bytes"] = host.to_host.value;
+  json["to_device_busy_share"] = run.link_share(host.to_device_busy);
+  json["to_host_busy_share"] = run.link_share(host.to_host_busy);
   return json;
 }
 
@@ -93,6 +110,7 @@ std::string to_json(const ServingAnswer& a, const ServingRequest& request) {
                                                  : 0},
                 {"mean_use", a.run.kv_mean_use},
                 {"cached_share", m.cached_share}};
+  if (a.run.host.links > 0) json["host"] = host_json(a.run);
   json["requests"] = {{"ended", m.requests}, {"rejected", m.rejected}};
   json["preemptions"] = m.preemptions;
   json["mean_waiting"] = m.mean_waiting;

@@ -97,9 +97,7 @@ LengthSampler sampler(const TrafficRequest& request) {
   return LengthSampler::empirical(lengths_of(read_trace(Source::from_file(request.lengths))));
 }
 
-}  // namespace
-
-std::unique_ptr<RequestSource> make_traffic(const TrafficRequest& request) {
+std::unique_ptr<RequestSource> make_requests(const TrafficRequest& request) {
   const int ways = !request.requests.empty() + (request.rate > 0) + (request.concurrency > 0);
   if (ways != 1)
     throw_usage("say when requests come: one of --requests FILE, --rate R and --concurrency C");
@@ -125,6 +123,14 @@ std::unique_ptr<RequestSource> make_traffic(const TrafficRequest& request) {
     return make_conversations(conversations, sampler(request), request.seed, prefixes);
   }
   return make_arrivals(process, count, sampler(request), request.seed, prefixes);
+}
+
+}  // namespace
+
+std::unique_ptr<RequestSource> make_traffic(const TrafficRequest& request) {
+  std::unique_ptr<RequestSource> source = make_requests(request);
+  if (request.adapters.count == 0) return source;
+  return with_adapters(std::move(source), request.adapters, request.seed);
 }
 
 }  // namespace orrery

@@ -21,6 +21,14 @@ void amount(CLI::App& app, const std::string& name, int64_t& value, const std::s
   app.add_option(name, value, help)->type_name("N")->check(CLI::Range(int64_t{1}, kMost));
 }
 
+double quantity(const std::string& text, Dimension dimension, std::string_view option) {
+  try {
+    return parse_quantity(text, dimension);
+  } catch (const std::invalid_argument& e) {
+    throw_usage(fmt::format("{}: {}", option, e.what()));
+  }
+}
+
 }  // namespace
 
 void ServingOptions::declare_model(CLI::App& app) {
@@ -102,6 +110,31 @@ void ServingOptions::declare_engine(CLI::App& app) {
   app.add_option("--kv-blocks", e.kv_blocks, "KV blocks of a rank, in place of what memory leaves")
       ->type_name("N")
       ->check(CLI::Range(int64_t{1}, kMost));
+  app.add_option("--kv-host-memory", host_memory,
+                 "Memory of the host, e.g. 64GB, in which each engine keeps copies of its full KV "
+                 "blocks: prompts found there are loaded, not computed again")
+      ->type_name("SIZE");
+  app.add_option("--host-link", host_link,
+                 "Bandwidth between a device and its host, each way, e.g. 50GB/s; by the device's "
+                 "description unless given")
+      ->type_name("RATE");
+  app.add_option("--lora-rank", e.lora_rank, "Adapters (LoRA) of this rank, one a request")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1 << 14));
+  app.add_option("--lora-adapters", request.traffic.adapters.count,
+                 "Different adapters that requests ask for")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1 << 20));
+  app.add_option("--lora-skew", request.traffic.adapters.skew,
+                 "The i-th most wanted adapter gets requests as i^-SKEW; 0: all alike")
+      ->type_name("SKEW")
+      ->check(CLI::Range(0.0, 4.0));
+  app.add_option("--lora-slots", e.lora_slots,
+                 "Adapters in device memory, and in one step, at most: vLLM's max_loras, SGLang's "
+                 "max_loras_per_batch")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str();
   app.add_option("--step-profile", e.step_profile,
                  "Measured times of the model's operators on this device, in place of predicted "
                  "kernels: a table of VIDUR's, Frontier's or LLMServingSim's, a folder of them, or "
@@ -213,6 +246,10 @@ ServingRequest ServingOptions::resolved() const {
   r.engine.precision.linear = dtype;
   r.engine.precision.experts = expert_dtype.empty() ? dtype : expert_dtype;
   r.engine.precision.cache = kv_dtype;
+  if (!host_memory.empty())
+    r.engine.host_memory = quantity(host_memory, Dimension::kBytes, "--kv-host-memory");
+  if (!host_link.empty())
+    r.engine.host_link = BytesPerSecond(quantity(host_link, Dimension::kBandwidth, "--host-link"));
   r.speculation.seed = r.traffic.seed;
   r.scheduler.draft_tokens = r.speculation.draft_tokens;
   r.traffic.period = Seconds(period_s);

@@ -13,6 +13,7 @@ struct ServingOptions {
   ChoiceOptions model;
   std::vector<std::string> sets;  ///< What-ifs, those of the engine begin "engine.".
   std::string dtype, expert_dtype, kv_dtype, engine;
+  std::string host_memory, host_link;
   double period_s = 86400, pause_s = 10;
 
   void declare_model(CLI::App& app);

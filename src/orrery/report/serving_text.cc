@@ -67,6 +67,23 @@ std::string serving_text(const ServingAnswer& a, const ServingRequest& request) 
                    m.cached_share > 0
                        ? fmt::format("; {:.1f} % of prompts found there", 100 * m.cached_share)
                        : std::string()));
+  const HostUse& host = a.run.host;
+  if (host.blocks > 0)
+    line("on the host",
+         fmt::format(
+             "{} blocks, {:.1f} % in use at most; {} tokens came from there", host.blocks,
+             100.0 * static_cast<double>(host.peak_blocks) / static_cast<double>(host.blocks),
+             host.hit_tokens));
+  if (request.engine.lora_rank > 0)
+    line("adapters", fmt::format("{} of rank {}, {} slots, {} times one came from the host",
+                                 request.traffic.adapters.count, request.engine.lora_rank,
+                                 request.engine.lora_slots, host.adapter_loads));
+  if (host.links > 0)
+    line(
+        "host links",
+        fmt::format("{} to devices ({:.1f} % of the time), {} to hosts ({:.1f} %)",
+                    format_bytes(host.to_device.value), 100 * a.run.link_share(host.to_device_busy),
+                    format_bytes(host.to_host.value), 100 * a.run.link_share(host.to_host_busy)));
   line("energy", fmt::format("{} a token", format_joules(a.energy_j_per_token)));
   if (a.price_per_million_tokens > 0)
     line("price", fmt::format("{:.3g} a million output tokens", a.price_per_million_tokens));
@@ -75,9 +92,13 @@ std::string serving_text(const ServingAnswer& a, const ServingRequest& request) 
     text += fmt::format("\n{}: {} × ({})\n", pool.role == "engines" ? "Engines" : pool.role,
                         pool.replicas, words(pool.layout));
     line("memory",
-         fmt::format("{} a device: weights {}, working {}, keys and values {}",
+         fmt::format("{} a device: weights {}, working {},{} keys and values {}",
                      format_bytes(pool.memory.capacity), format_bytes(pool.memory.weights),
-                     format_bytes(pool.memory.working), format_bytes(pool.memory.cache)));
+                     format_bytes(pool.memory.working),
+                     pool.memory.adapters > 0
+                         ? fmt::format(" adapters {},", format_bytes(pool.memory.adapters))
+                         : std::string(),
+                     format_bytes(pool.memory.cache)));
     line("a step",
          fmt::format("{} on average: {:.1f} sequences decode, {:.1f} tokens of prompts",
                      format_seconds(pool.step_s), pool.mean_decodes, pool.mean_prefill_tokens));

@@ -183,6 +183,7 @@ class Fleet {
     d.request.output = record.output;
     d.request.tag = e.tag;
     d.request.priority = e.priority;
+    d.request.adapter = e.adapter;
     deliveries_.push(d);
     replicas_[index]->log().transfer(
         {ServingEvent::Kind::kTransfer, d.from, now_, d.at, 0, e.computed});
@@ -222,6 +223,7 @@ class Fleet {
         throw_internal("requests or blocks were left behind");
       run.kv_blocks += replica->blocks();
       run.kv_peak_blocks += replica->peak_blocks();
+      run.host += replica->host_use();
       log_.add(std::move(replica->log()));
     }
     run.steps = log_.steps();

@@ -72,10 +72,17 @@ struct ServingRun {
   int64_t kv_blocks = 0;       ///< Of all replicas, …
   int64_t kv_peak_blocks = 0;  ///< … the most that were in use, summed over replicas, …
   double kv_mean_use = 0;      ///< … and the share in use while steps ran.
+  HostUse host;                ///< Of all replicas.
   double replica_seconds = 0;  ///< That replicas were running or starting, of all.
   std::vector<RequestRecord> requests;
   std::vector<SeriesPoint> series;
   std::vector<ServingEvent> events;
+
+  /// Of the run's time that a way of the links was busy, on average.
+  double link_share(Seconds busy) const {
+    const double all = metrics.duration.value * static_cast<double>(host.links);
+    return all > 0 ? busy.value / all : 0;
+  }
 };
 
 /// Runs all requests of `source` through the fleet. Throws `kUsage` for options that make no

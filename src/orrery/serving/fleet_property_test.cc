@@ -6,6 +6,7 @@
 #include "orrery/base/random_stream.h"
 #include "orrery/serving/router.h"
 #include "orrery/serving/serving_for_test.h"
+#include "orrery/serving/traffic/adapters.h"
 #include "orrery/serving/traffic/arrivals.h"
 #include "orrery/serving/traffic/users.h"
 
@@ -16,6 +17,7 @@ struct Scenario {
   LinearTimes times;
   FleetOptions options;
   int traffic = 0;
+  int32_t adapters = 0;
   uint64_t seed = 0;
 };
 
@@ -86,10 +88,23 @@ Scenario scenario(const std::string& scheduler, uint64_t seed) {
       }
     }
   }
+  const bool host = random.integer(0, 3) > 0;
+  if (random.integer(0, 2) == 0) s.adapters = static_cast<int32_t>(random.integer(1, 12));
+  const int slots = static_cast<int>(random.integer(1, 4));
+  const int64_t blocks = random.integer(1, 400);
+  const BytesPerSecond bandwidth(1e4 * static_cast<double>(random.integer(1, 100)));
+  for (ReplicaPool* pool : {&s.options.pool, &s.options.decode_pool}) {
+    for (ReplicaSpec& r : pool->replicas) {
+      if (host && *r.options.scheduler.prefix_caching) r.options.host.blocks = blocks;
+      if (s.adapters > 0) r.options.adapters = {slots, Bytes(300)};
+      r.options.host.block_bytes = Bytes(100);
+      r.options.host.bandwidth = bandwidth;
+    }
+  }
   return s;
 }
 
-std::unique_ptr<RequestSource> traffic(const Scenario& s) {
+std::unique_ptr<RequestSource> plain_traffic(const Scenario& s) {
   LengthLaw prompt;
   prompt.kind = LengthLaw::Kind::kUniform;
   prompt.least = 1;
@@ -112,6 +127,12 @@ std::unique_ptr<RequestSource> traffic(const Scenario& s) {
   conversations.mean_pause = Seconds(0.5);
   conversations.longest = 200;
   return make_conversations(conversations, {prompt, output}, s.seed, {24, 2});
+}
+
+std::unique_ptr<RequestSource> traffic(const Scenario& s) {
+  std::unique_ptr<RequestSource> source = plain_traffic(s);
+  if (s.adapters == 0) return source;
+  return with_adapters(std::move(source), {s.adapters, 1}, s.seed);
 }
 
 ServingRun run(const Scenario& s, bool step_by_step) {
@@ -137,6 +158,8 @@ std::string written(const ServingRun& run) {
   const ServingMetrics& m = run.metrics;
   out << m.itl_mean.value << ' ' << m.itl_p99.value << ' ' << m.tpot.p99.low << ' ' << run.steps
       << ' ' << run.kv_peak_blocks << ' ' << run.kv_mean_use << ' ' << run.replica_seconds << '\n';
+  out << run.host.hit_tokens << ' ' << run.host.peak_blocks << ' ' << run.host.to_device.value
+      << ' ' << run.host.to_host_busy.value << ' ' << run.host.adapter_loads << '\n';
   for (const SeriesPoint& p : run.series)
     out << p.decodes << ' ' << p.prefill_tokens << ' ' << p.used_blocks << ' ' << p.waiting << '\n';
   return out.str();
@@ -145,6 +168,7 @@ std::string written(const ServingRun& run) {
 class EveryScheduler : public testing::TestWithParam<std::string> {};
 
 TEST_P(EveryScheduler, EndsEveryRequestOnceWithItsTokens) {
+  int64_t host_hits = 0, adapter_loads = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE(seed);
     const Scenario s = scenario(GetParam(), seed);
@@ -164,9 +188,19 @@ TEST_P(EveryScheduler, EndsEveryRequestOnceWithItsTokens) {
     }
     EXPECT_GT(r.metrics.requests, 0);
     EXPECT_LE(r.kv_peak_blocks, r.kv_blocks);
+    EXPECT_LE(r.host.peak_blocks, r.host.blocks);
+    // What comes from the host was there, and each way of a link carries one thing at a time.
+    const double over_link = 100.0 / 8 * static_cast<double>(r.host.hit_tokens) +
+                             300.0 * static_cast<double>(r.host.adapter_loads);
+    EXPECT_DOUBLE_EQ(r.host.to_device.value, over_link);
+    EXPECT_LE(r.host.to_device_busy.value, ends * static_cast<double>(r.host.links) + 1e-9);
+    host_hits += r.host.hit_tokens;
+    adapter_loads += r.host.adapter_loads;
     EXPECT_NEAR(r.metrics.output_tokens_per_s * r.metrics.duration.value, output, 1e-6 * output);
     EXPECT_LE(ends, 3000);
   }
+  EXPECT_GT(host_hits, 0);
+  EXPECT_GT(adapter_loads, 0);
 }
 
 TEST_P(EveryScheduler, ComputesEveryPromptTokenThatIsNotCached) {

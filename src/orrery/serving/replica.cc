@@ -15,6 +15,25 @@ namespace {
 constexpr size_t kLongestPlan = 1024;
 constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
+/// What a request may find cached: with an adapter, what the same one computed.
+KvKeys keys_of(const Request& request) {
+  constexpr uint64_t kKeys = (uint64_t{1} << 62) - 1;
+  uint64_t prefix = request.prefix;
+  if (prefix != 0 && request.adapter != 0)
+    prefix = std::max<uint64_t>(1, mixed_bits(prefix, request.adapter) & kKeys);
+  return {prefix, request.conversation, std::min(request.prefix_tokens, request.prompt)};
+}
+
+void check(const HostOptions& host, const AdapterOptions& adapters) {
+  if (host.blocks < 0 || !(host.block_bytes.value >= 0 && host.bandwidth.value >= 0))
+    throw_usage("blocks on the host, their size and the link to it must be 0 or more");
+  if (adapters.slots < 0 || adapters.slots > 65536 || !(adapters.bytes.value >= 0))
+    throw_usage(
+        fmt::format("slots for adapters must lie between 0 and 65536, not {}", adapters.slots));
+  if ((host.blocks > 0 || adapters.slots > 0) && host.bandwidth.value == 0)
+    throw_usage("what the host keeps needs a link with a bandwidth above 0");
+}
+
 }  // namespace
 
 Replica::Replica(const StepTimes& times, const KvRoom& room, const ReplicaOptions& options,
@@ -36,15 +55,23 @@ Replica::Replica(const StepTimes& times, const KvRoom& room, const ReplicaOption
   if (!(speculation.acceptance >= 0 && speculation.acceptance <= 1))
     throw_usage(fmt::format("acceptance of draft tokens must lie between 0 and 1, not {}",
                             speculation.acceptance));
+  check(options.host, options.adapters);
   SchedulerOptions wanted = options.scheduler;
   wanted.draft_tokens = speculation.draft_tokens;
   for (int r = 0; r < options.ranks; ++r) {
     policies_.push_back(make_scheduler(options.scheduler.name));
     scheduler_options_ = policies_.back()->configure(wanted);
     ranks_.push_back(std::make_unique<EngineRank>(sequences_, room, policies_.back()->cache(),
-                                                  scheduler_options_.by_priority));
+                                                  scheduler_options_.by_priority, options.host,
+                                                  options.adapters.slots));
     ranks_.back()->decode_tokens = 1 + speculation.draft_tokens;
   }
+  if (options.host.blocks > 0 && !policies_.front()->cache().prefix_caching)
+    throw_usage(fmt::format(
+        "keys and values on the host are found by their prefix, and the scheduler {} "
+        "{}",
+        options.scheduler.name,
+        options.scheduler.prefix_caching ? "was told not to look for any" : "looks for none"));
   shapes_.resize(ranks_.size());
   chunks_.resize(ranks_.size());
   stretches_.resize(ranks_.size());
@@ -76,7 +103,7 @@ int64_t Replica::used_blocks(Seconds now) const {
 
 int64_t Replica::cached_tokens(const Request& request, Seconds now) {
   if (!flights_.empty()) take_room(flights_.back(), steps_begun(flights_.back(), now));
-  const KvKeys keys{request.prefix, request.conversation, request.prefix_tokens};
+  const KvKeys keys = keys_of(request);
   int64_t most = 0;
   for (const auto& rank : ranks_) most = std::max(most, rank->kv.cached(keys, request.prompt - 1));
   return most;
@@ -84,7 +111,7 @@ int64_t Replica::cached_tokens(const Request& request, Seconds now) {
 
 uint16_t Replica::rank_for(const Request& request, Seconds now) {
   if (!flights_.empty()) take_room(flights_.back(), steps_begun(flights_.back(), now));
-  const KvKeys keys{request.prefix, request.conversation, request.prefix_tokens};
+  const KvKeys keys = keys_of(request);
   // As vLLM balances its data-parallel engines: who waits counts four times. Where a conversation
   // is cached it goes on.
   uint16_t best = 0;
@@ -110,7 +137,8 @@ void Replica::arrive(uint32_t id, const Request& request, Seconds now, int32_t r
   s.prompt = request.prompt;
   s.output = request.output;
   s.priority = request.priority;
-  s.keys = {request.prefix, request.conversation, std::min(request.prefix_tokens, request.prompt)};
+  s.adapter = request.adapter;
+  s.keys = keys_of(request);
   s.prefill_only = options_.prefill_only && request.output > 1;
   if (s.prefill_only) s.output = 1;
   if (received > 0) {
@@ -134,7 +162,10 @@ void Replica::receive(bool idle) {
 }
 
 Seconds Replica::next_event() const {
-  const Seconds end = flights_.empty() ? kNever : flights_.front().ends.back();
+  Seconds end = flights_.empty() ? kNever : flights_.front().ends.back();
+  if (options_.host.blocks > 0)
+    for (const auto& rank : ranks_)
+      if (!rank->fetches.empty()) end = std::min(end, rank->fetches.front().end);
   if (!may_start_ || flights_.size() >= stages_) return end;
   return std::min(end, stage_free_.front());
 }
@@ -181,6 +212,7 @@ Seconds Replica::shape_and_time(Flight& flight, Seconds& device) {
       shape.longest_decode = std::max(shape.longest_decode, context);
     }
     shape.prefills = chunks;
+    if (ranks_[r]->adapters != nullptr) shape.adapters = count_adapters(flight.batches[r]);
     flight.decodes += static_cast<int32_t>(shape.decodes);
     group_tokens += shape.tokens();
   }
@@ -197,6 +229,63 @@ Seconds Replica::shape_and_time(Flight& flight, Seconds& device) {
   return duration(slowest);
 }
 
+int64_t Replica::count_adapters(const std::vector<BatchItem>& batch) {
+  seen_adapters_.clear();
+  for (const BatchItem& item : batch)
+    if (const uint32_t adapter = sequences_[item.slot].adapter; adapter != 0)
+      seen_adapters_.push_back(adapter);
+  std::ranges::sort(seen_adapters_);
+  const auto more = std::ranges::unique(seen_adapters_);
+  return static_cast<int64_t>(seen_adapters_.size() - more.size());
+}
+
+Seconds Replica::load_adapters(Seconds now) {
+  Seconds longest;
+  for (const auto& rank : ranks_) {
+    const auto loads = static_cast<double>(rank->adapters->take_loads());
+    if (loads > 0)
+      longest = std::max(longest, rank->link.to_device(now, options_.adapters.bytes * loads) - now);
+  }
+  return longest;
+}
+
+size_t Replica::fetching() const {
+  size_t sum = 0;
+  for (const auto& rank : ranks_) sum += rank->fetches.size();
+  return sum;
+}
+
+HostUse Replica::host_use() const {
+  HostUse use;
+  if (options_.host.bandwidth.value == 0) return use;
+  for (const auto& rank : ranks_) {
+    ++use.links;
+    use.to_device += rank->link.in().bytes();
+    use.to_host += rank->link.out().bytes();
+    use.to_device_busy += rank->link.in().busy();
+    use.to_host_busy += rank->link.out().busy();
+    if (rank->adapters != nullptr) use.adapter_loads += rank->adapters->loads();
+    if (rank->host == nullptr) continue;
+    use.blocks += rank->host->blocks();
+    use.peak_blocks += rank->host->peak();
+    use.hit_tokens += rank->host->hit_tokens();
+  }
+  return use;
+}
+
+HostUse& HostUse::operator+=(const HostUse& other) {
+  blocks += other.blocks;
+  peak_blocks += other.peak_blocks;
+  hit_tokens += other.hit_tokens;
+  links += other.links;
+  to_device += other.to_device;
+  to_host += other.to_host;
+  to_device_busy += other.to_device_busy;
+  to_host_busy += other.to_host_busy;
+  adapter_loads += other.adapter_loads;
+  return *this;
+}
+
 void Replica::start_steps(Seconds now, Seconds known_until) {
   if (!may_start_ || flights_.size() >= stages_ || stage_free_.front() > now) return;
   if (unused_flights_.empty()) {
@@ -204,14 +293,14 @@ void Replica::start_steps(Seconds now, Seconds known_until) {
     unused_flights_.back().batches.resize(ranks_.size());
   }
   receive(std::ranges::all_of(ranks_, [](const auto& rank) { return rank->running.empty(); }));
-  bool any = schedule_ranks();
+  bool any = schedule_ranks(now);
   if (!any && !arrivals_.empty()) {
     receive(true);
-    any = schedule_ranks();
+    any = schedule_ranks(now);
   }
   if (!any) {
     may_start_ = false;
-    if (flights_.empty() && handed_over_ == 0 && waiting() > 0)
+    if (flights_.empty() && handed_over_ == 0 && waiting() > 0 && fetching() == 0)
       throw_internal(
           fmt::format("scheduler '{}' admits nobody to an idle engine", scheduler_options_.name));
     return;
@@ -226,6 +315,7 @@ void Replica::start_steps(Seconds now, Seconds known_until) {
   flight.waiting = waiting() - arrivals_.size();
   Seconds device;
   Seconds end = now + shape_and_time(flight, device);
+  if (options_.adapters.slots > 0) end += load_adapters(now);
   stage_free_.front() = end;
   for (size_t stage = 1; stage < stages_; ++stage) {
     end = std::max(end, stage_free_[stage]) + device;
@@ -236,7 +326,7 @@ void Replica::start_steps(Seconds now, Seconds known_until) {
   if (alike(flight)) plan_more(flight, known_until);
 }
 
-bool Replica::schedule_ranks() {
+bool Replica::schedule_ranks(Seconds now) {
   // Who throws out itself leaves room for others.
   bool any = false;
   bool again = true;
@@ -246,12 +336,16 @@ bool Replica::schedule_ranks() {
       EngineRank& rank = *ranks_[r];
       rank.preempted.clear();
       rank.batch.clear();
+      rank.now = now;
       policies_[r]->schedule(rank);
       any = any || !rank.batch.empty();
       again = again || !rank.preempted.empty();
       for (const uint32_t slot : rank.preempted)
         ++recorder_.record(sequences_[slot].id).preemptions;
     }
+    // Who waits with blocks gives them back where nobody could go on otherwise.
+    if (!any && !again && flights_.empty() && options_.host.blocks > 0)
+      for (const auto& rank : ranks_) again = rank->give_up_fetch() || again;
   }
   return any;
 }
@@ -263,6 +357,8 @@ bool Replica::alike(const Flight& flight) const {
   for (size_t r = 0; r < ranks_.size(); ++r) {
     const EngineRank& rank = *ranks_[r];
     if (!rank.preempted.empty() || flight.batches[r].size() != rank.running.size()) return false;
+    // What the device evicts may then have to come from the host.
+    if (rank.host != nullptr && rank.waiting.size() > 0) return false;
   }
   return true;
 }
@@ -305,6 +401,8 @@ void Replica::plan_more(Flight& flight, Seconds known_until) {
     horizon = std::min({horizon, plan_rank(*ranks_[r], flight.batches[r], stretches_[r]),
                         policies_[r]->alike_steps(*ranks_[r])});
     stretches_[r].shape = shapes_[r];
+    if (!ranks_[r]->fetches.empty())
+      known_until = std::min(known_until, ranks_[r]->fetches.front().end);
   }
   if (!arrivals_.empty()) horizon = std::min(horizon, poll_steps() - since_poll_ - 1);
   int64_t used = flight.used.front();
@@ -368,6 +466,11 @@ size_t Replica::steps_begun(const Flight& flight, Seconds now) {
 }
 
 void Replica::end_steps(Seconds now, std::vector<EndedSequence>& ended) {
+  for (const auto& rank : ranks_) {
+    if (rank->fetches.empty() || rank->fetches.front().end > now) continue;
+    rank->end_fetches(now);
+    may_start_ = true;
+  }
   while (!flights_.empty() && flights_.front().ends.back() <= now) {
     const Flight& flight = flights_.front();
     last_begin_ = begin_of(flight, flight.ends.size() - 1);
@@ -426,6 +529,7 @@ void Replica::end_item(EngineRank& rank, const BatchItem& item, const Flight& fl
     s.computed += tokens;
   } else {
     s.computed += item.tokens;
+    rank.write_out(s, flight.ends.back());
     if (s.computed < s.tokens()) return;
   }
   s.generated += tokens;
@@ -444,8 +548,11 @@ void Replica::end_item(EngineRank& rank, const BatchItem& item, const Flight& fl
   e.tag = s.tag;
   e.slot = item.slot;
   e.priority = s.priority;
+  e.adapter = s.adapter;
   e.handed_over = s.prefill_only;
   s.state = Sequence::State::kEnded;
+  rank.write_out(s, end);
+  if (rank.adapters != nullptr) rank.adapters->leave(s.adapter);
   if (e.handed_over) {
     e.computed = s.computed;
     ++handed_over_;

@@ -30,8 +30,23 @@ struct ReplicaOptions {
   /// one. Not with pipelines, whose stages have steps enough to take.
   bool ahead = false;
   Speculation speculation;
+  HostOptions host;           ///< Of each rank.
+  AdapterOptions adapters;    ///< That requests ask for; needs `host.bandwidth`.
   bool prefill_only = false;  ///< Hands a sequence over after its first token.
   bool step_by_step = false;  ///< Never takes steps that are alike together. For tests.
+};
+
+/// What a replica's hosts and their links did.
+struct HostUse {
+  int64_t blocks = 0;        ///< Of keys and values there is room for, …
+  int64_t peak_blocks = 0;   ///< … the most that were there, …
+  int64_t hit_tokens = 0;    ///< … tokens that came from there instead of being computed.
+  int64_t links = 0;         ///< Ranks, each with the links of its devices.
+  Bytes to_device, to_host;  ///< Over the link of one device of each rank, summed.
+  Seconds to_device_busy, to_host_busy;
+  int64_t adapter_loads = 0;
+
+  HostUse& operator+=(const HostUse& other);
 };
 
 /// A sequence that a replica has finished with.
@@ -40,6 +55,7 @@ struct EndedSequence {
   uint32_t tag = 0;
   uint32_t slot = 0;
   int32_t priority = 0;
+  uint32_t adapter = 0;
   int32_t computed = 0;      ///< Tokens whose keys and values go elsewhere, …
   bool handed_over = false;  ///< … and stay here until `release`.
 };
@@ -78,6 +94,7 @@ class Replica {
   /// Tokens of the request's prompt that are in the cache of one of its ranks.
   int64_t cached_tokens(const Request& request, Seconds now);
   int64_t peak_blocks() const { return peak_; }
+  HostUse host_use() const;
   StepLog& log() { return log_; }
   const SchedulerOptions& scheduler() const { return scheduler_options_; }
 
@@ -110,13 +127,19 @@ class Replica {
   /// Shows the schedulers who has come, where the host looks now; all of them if `idle`.
   void receive(bool idle);
   /// Puts the next step together; whether there is anything to do.
-  bool schedule_ranks();
+  bool schedule_ranks(Seconds now);
   int64_t poll_steps() const { return std::max<int64_t>(1, scheduler_options_.poll_steps); }
   /// When step `number` begins.
   static Seconds begin_of(const Flight& flight, size_t number) {
     return number == 0 ? flight.begin : flight.ends[number - 1];
   }
   Seconds shape_and_time(Flight& flight, Seconds& device);
+  /// Different adapters of a batch.
+  int64_t count_adapters(const std::vector<BatchItem>& batch);
+  /// Until the adapters that the step needs have come from the host. As in vLLM, whose workers copy
+  /// them before they run it, the step waits.
+  Seconds load_adapters(Seconds now);
+  size_t fetching() const;
   bool alike(const Flight& flight) const;
   void plan_more(Flight& flight, Seconds known_until);
   /// Steps for which the stretch's increments hold.
@@ -156,6 +179,7 @@ class Replica {
   std::vector<StepShape> shapes_;
   std::vector<std::vector<PrefillChunk>> chunks_;
   std::vector<Stretch> stretches_;
+  std::vector<uint32_t> seen_adapters_;
 };
 
 }  // namespace orrery

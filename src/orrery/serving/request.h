@@ -19,6 +19,7 @@ struct Request {
   uint64_t conversation = 0;  ///< 0: none. Below 2^62.
   int32_t prefix_tokens = 0;
   int32_t priority = 0;  ///< Smaller goes first, where the scheduler looks at it.
+  uint32_t adapter = 0;  ///< Of the model's weights (LoRA) that answers it; 0: none.
   uint32_t tag = 0;      ///< Its source's own, given back when the request ends.
 };
 

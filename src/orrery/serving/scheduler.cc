@@ -12,6 +12,16 @@ uint64_t own_conversation(uint32_t id) { return (uint64_t{1} << 62) | id; }
 
 }  // namespace
 
+EngineRank::EngineRank(SequenceTable& sequences, const KvRoom& room, const KvCacheOptions& cache,
+                       bool by_priority, const HostOptions& host, int adapter_slots)
+    : sequences(sequences),
+      kv(room, cache),
+      link(host.bandwidth),
+      host(host.blocks > 0 ? std::make_unique<HostMemory>(host, room) : nullptr),
+      adapters(adapter_slots > 0 ? std::make_unique<AdapterSlots>(adapter_slots) : nullptr),
+      waiting(by_priority, adapters.get()),
+      by_priority(by_priority) {}
+
 bool EngineRank::schedule(uint32_t slot, int32_t tokens) {
   Sequence& s = sequences[slot];
   const int32_t end = s.computed + tokens;
@@ -40,17 +50,73 @@ bool EngineRank::schedule_by_force(size_t& position, int32_t tokens) {
 
 int32_t EngineRank::to_compute(const Sequence& s) const {
   if (s.received > 0) return s.tokens() - s.received;
-  return s.tokens() - static_cast<int32_t>(kv.cached(s.keys, s.tokens() - 1));
+  if (host == nullptr) return s.tokens() - static_cast<int32_t>(kv.cached(s.keys, s.tokens() - 1));
+  const Known found = known(s);
+  return found.reach > found.on_device ? 0 : s.tokens() - static_cast<int32_t>(found.on_device);
+}
+
+EngineRank::Known EngineRank::known(const Sequence& s) const {
+  const int64_t on_device = kv.cached(s.keys, s.tokens() - 1);
+  return {on_device, host->reach(s.keys, s.tokens() - 1, on_device)};
+}
+
+bool EngineRank::fetch_first(const Known& known, int64_t spare, int64_t reserve) {
+  const uint32_t slot = waiting.front();
+  Sequence& s = sequences[slot];
+  // With room for all its tokens it will not wait for blocks again.
+  const int64_t end = std::max<int64_t>(reserve, s.tokens());
+  if (!kv.can_start(s.keys, s.tokens() - 1, end, spare)) return false;
+  waiting.pop_front();
+  kv.attach(s.holding, s.keys, s.tokens() - 1);
+  if (!kv.grow(s.holding, end)) throw_internal("room for keys and values went missing");
+  s.received = static_cast<int32_t>(known.reach);
+  fetches.push_back({host->load(s.keys, known.on_device, known.reach, now, link), slot});
+  return true;
+}
+
+void EngineRank::end_fetches(Seconds at) {
+  while (!fetches.empty() && fetches.front().end <= at) {
+    const uint32_t slot = fetches.front().slot;
+    Sequence& s = sequences[slot];
+    kv.share_prefix(s.holding, s.keys, s.received);
+    waiting.come_back(slot, s);
+    fetches.pop_front();
+  }
+}
+
+bool EngineRank::give_up_fetch() {
+  Sequence* last = nullptr;
+  waiting.for_each([&](uint32_t slot) {
+    if (sequences[slot].holding.blocks() > 0) last = &sequences[slot];
+    return true;
+  });
+  if (last == nullptr) return false;
+  kv.release(last->holding, last->keys, last->received);
+  last->received = 0;
+  return true;
+}
+
+void EngineRank::write_out(const Sequence& s, Seconds at) {
+  if (host == nullptr) return;
+  KvKeys keys = s.keys;
+  if (keys.conversation == 0) keys.conversation = own_conversation(s.id);
+  host->store(keys, s.computed, at, link);
 }
 
 bool EngineRank::admit_first(int32_t tokens, int64_t spare, int64_t reserve) {
   const uint32_t slot = waiting.front();
   Sequence& s = sequences[slot];
+  if (host != nullptr && s.received == 0) {
+    const Known found = known(s);
+    if (found.reach > found.on_device) return fetch_first(found, spare, reserve);
+  }
   const int64_t end = std::max<int64_t>(reserve, s.tokens() - to_compute(s) + tokens);
   const KvKeys none;
   const KvKeys& keys = s.received > 0 ? none : s.keys;
-  if (!kv.can_start(keys, s.tokens() - 1, end, spare)) return false;
+  const bool held = s.holding.blocks() > 0 && kv.growth(s.holding, end) == 0;
+  if (!held && !kv.can_start(keys, s.tokens() - 1, end, spare)) return false;
   waiting.pop_front();
+  if (adapters != nullptr) adapters->use(s.adapter);
   running.push_back(slot);
   s.computed = s.received > 0 ? s.received
                               : static_cast<int32_t>(kv.attach(s.holding, keys, s.tokens() - 1));
@@ -64,6 +130,8 @@ void EngineRank::preempt(size_t position, bool to_end) {
   running.erase(running.begin() + static_cast<std::ptrdiff_t>(position));
   std::erase_if(batch, [&](const BatchItem& item) { return item.slot == slot; });
   Sequence& s = sequences[slot];
+  write_out(s, now);
+  if (adapters != nullptr) adapters->leave(s.adapter);
   if (s.keys.conversation == 0) s.keys.conversation = own_conversation(s.id);
   kv.release(s.holding, s.keys, s.computed);
   s.computed = 0;

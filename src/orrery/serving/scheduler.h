@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -8,6 +9,8 @@
 #include <vector>
 
 #include "orrery/base/registry.h"
+#include "orrery/serving/adapter_slots.h"
+#include "orrery/serving/host_memory.h"
 #include "orrery/serving/kv_cache.h"
 #include "orrery/serving/sequence.h"
 #include "orrery/serving/waiting_queue.h"
@@ -50,12 +53,22 @@ struct BatchItem {
 class EngineRank {
  public:
   EngineRank(SequenceTable& sequences, const KvRoom& room, const KvCacheOptions& cache,
-             bool by_priority)
-      : sequences(sequences), kv(room, cache), waiting(by_priority), by_priority(by_priority) {}
+             bool by_priority, const HostOptions& host = {}, int adapter_slots = 0);
+
+  /// A sequence whose blocks come from the host.
+  struct Fetch {
+    Seconds end;
+    uint32_t slot = 0;
+  };
 
   SequenceTable& sequences;
   KvCache kv;
-  std::vector<uint32_t> running;  ///< In the order they were admitted.
+  HostLink link;
+  std::unique_ptr<HostMemory> host;        ///< Null: none.
+  std::unique_ptr<AdapterSlots> adapters;  ///< Null: none.
+  std::deque<Fetch> fetches;               ///< In the order they end.
+  Seconds now;                             ///< When the step begins that is put together.
+  std::vector<uint32_t> running;           ///< In the order they were admitted.
   WaitingQueue waiting;
   std::vector<BatchItem> batch;     ///< The step that is put together.
   std::vector<uint32_t> preempted;  ///< Thrown out while it was.
@@ -73,19 +86,35 @@ class EngineRank {
   /// `running` moves with the sequence.
   bool schedule_by_force(size_t& position, int32_t tokens);
   /// Tokens of a waiting sequence that must be computed before it gets its next one: all but
-  /// those cached, or received from another engine.
+  /// those cached, or received from another engine. 0: some are on the host and come first.
   int32_t to_compute(const Sequence& sequence) const;
   /// Moves the first who waits to those who run, with `tokens` of it in the batch, where at least
   /// `spare` blocks stay free then, and takes blocks for `reserve` tokens if those are more.
-  /// False, and nothing has changed, where there is no room.
+  /// False, and nothing has changed, where there is no room. Who has tokens on the host does not
+  /// run yet but takes its blocks, for all of its tokens, and comes back to the queue's front when
+  /// they have come: other steps go on meanwhile (vLLM's WAITING_FOR_REMOTE_KVS).
   bool admit_first(int32_t tokens, int64_t spare = 0, int64_t reserve = 0);
   /// Throws the sequence at `position` of `running` back among those who wait, to be computed
   /// again: to the front of the queue, or to its end. What a step in flight computes of it is lost.
   void preempt(size_t position, bool to_end = false);
+  /// Copies a sequence's full blocks to the host, where there is one.
+  void write_out(const Sequence& sequence, Seconds at);
+  /// Back to the queue with those whose blocks have come.
+  void end_fetches(Seconds at);
+  /// Takes the blocks from the last one in the queue who has fetched some; false: nobody has.
+  bool give_up_fetch();
   /// Schedules the next token of all that decode and are not in flight, by force.
   void decode_all();
   /// Tokens in the batch.
   int64_t batch_tokens() const;
+
+ private:
+  /// Tokens of a waiting sequence that are known on the device, and those with the host's.
+  struct Known {
+    int64_t on_device = 0, reach = 0;
+  };
+  Known known(const Sequence& sequence) const;
+  bool fetch_first(const Known& known, int64_t spare, int64_t reserve);
 };
 
 /// Which sequences compute how many tokens in the next step. Registered by name in

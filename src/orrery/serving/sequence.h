@@ -18,8 +18,10 @@ struct Sequence {
   int32_t output = 0;
   int32_t computed = 0;  ///< Tokens whose keys and values are there.
   int32_t generated = 0;
-  int32_t received = 0;  ///< Tokens whose keys and values another engine sent.
+  /// Tokens whose keys and values another engine sent or, with blocks to hold them, the host did.
+  int32_t received = 0;
   int32_t priority = 0;
+  uint32_t adapter = 0;
   KvKeys keys;
   KvHolding holding;
   Seconds last_token;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "orrery/base/error.h"
 #include "orrery/serving/fleet.h"
 
 namespace orrery {
@@ -18,6 +19,7 @@ class LinearTimes final : public StepTimes {
   double per_context = 0;
   double per_windowed = 0;
   double per_group = 0;
+  double per_adapter = 0;
   double host = 0, launch = 0;
   int64_t window_tokens = 0;
   int stages = 1;
@@ -29,10 +31,11 @@ class LinearTimes final : public StepTimes {
     EXPECT_GE(shape.decode_context, shape.longest_decode);
     EXPECT_LE(shape.decode_context, shape.decodes * shape.longest_decode);
     prefill_tokens += shape.prefill_tokens();
-    return {Seconds(base + per_prefill * d(shape.prefill_tokens()) + per_decode * d(shape.decodes) +
-                    per_context * d(shape.decode_context) +
-                    per_windowed * d(shape.windowed_context) + per_group * d(shape.group_tokens)),
-            Seconds(host), Seconds(launch)};
+    return {
+        Seconds(base + per_prefill * d(shape.prefill_tokens()) + per_decode * d(shape.decodes) +
+                per_context * d(shape.decode_context) + per_windowed * d(shape.windowed_context) +
+                per_group * d(shape.group_tokens) + per_adapter * d(shape.adapters)),
+        Seconds(host), Seconds(launch)};
   }
   int64_t window() const override { return window_tokens; }
   int pipeline() const override { return stages; }

@@ -55,6 +55,7 @@ std::map<std::string, Setter> setters(EngineCosts& c) {
           {"gathers_experts", flag(c.gathers_experts)},
           {"counts_ends", flag(c.counts_ends)},
           {"custom_all_reduce", flag(c.custom_all_reduce)},
+          {"host_link", number(c.host_link)},
           {"runtime",
            [&c](const std::string& text) {
              c.runtime = Bytes(parse_quantity(text, Dimension::kBytes));

@@ -31,6 +31,7 @@ struct EngineCosts {
   int64_t sequences = 0;          ///< … and sequences at one time; …
   int64_t few_tokens = 0;         ///< … both where it takes the device for a small one.
   int64_t few_sequences = 0;
+  double host_link = 1;  ///< Share of a link's stated rate that copies to a host reach.
   // Memory of a device:
   Bytes runtime;      ///< Context, libraries, graphs, beside what a step needs.
   double spread = 0;  ///< ln(true / predicted) that all steps share, beside the kernels' …

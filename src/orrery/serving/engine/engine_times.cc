@@ -13,6 +13,8 @@ namespace {
 constexpr int64_t kMostTokens = 65536, kLongest = 1 << 20;
 /// Sequences whose prompts share the device when they come together.
 constexpr int64_t kTogether = 8;
+/// More different adapters than a step will have.
+constexpr int64_t kMostAdapters = 65536;
 
 /// Sizes past `captured` that a profile has points at.
 void add_sizes(SizeGrid& grid, int64_t captured, std::span<const double> sizes) {
@@ -37,6 +39,8 @@ std::string_view name(StepPart part) {
       return "attention of next tokens";
     case StepPart::kHead:
       return "logits and sampling";
+    case StepPart::kAdapters:
+      return "adapters";
     case StepPart::kTraffic:
       return "communication";
     case StepPart::kGap:
@@ -87,6 +91,10 @@ EngineTimes::EngineTimes(EngineWork work, const ServingLayout& layout, const Eng
   };
   prompt_alone_ = prompts(1);
   prompt_together_ = prompts(kTogether);
+  SizeGrid adapters = {1};
+  while (adapters.back() < kMostAdapters) adapters.push_back(2 * adapters.back());
+  adapters_ = table(adapters, costs_.captured,
+                    [this](int64_t t, int64_t a) { return seconds(work_.adapters(t, a)); });
   handover_ = table(none, 0, [this, group = layout.stage_devices()](int64_t t, int64_t) {
     if (pipeline_ == 1 || collectives_ == nullptr) return 0.0;
     const CollectiveCall call{CollectiveKind::kSendReceive,
@@ -202,6 +210,7 @@ StepTime EngineTimes::of(const StepShape& shape) const {
     sum += tokens_->at(tokens);
     if (work_.has_experts()) sum += experts_->at(std::max(tokens, shape.group_tokens));
     if (pipeline_ > 1) sum += handover_->at(tokens);
+    if (shape.adapters > 0) sum += adapters_->at(tokens, static_cast<double>(shape.adapters));
   } else if (shape.group_tokens > 0) {
     // A rank without requests of its own keeps the others company.
     sum += tokens_->at(1) + experts_->at(shape.group_tokens);
@@ -241,6 +250,8 @@ StepCauses EngineTimes::detail(const StepShape& shape) const {
   }
   if (tokens > 0)
     add_cost(StepPart::kTokens, cost(token_pass(tokens), &StepProfile::tokens, tokens), 1);
+  if (tokens > 0 && shape.adapters > 0)
+    add_cost(StepPart::kAdapters, cost(work_.adapters(tokens, shape.adapters)), 1);
   const int64_t group = std::max(tokens, shape.group_tokens);
   if (work_.has_experts() && group > 0)
     add_cost(StepPart::kExperts, cost(work_.experts(group), &StepProfile::experts, group), 1);

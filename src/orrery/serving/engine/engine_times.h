@@ -16,7 +16,16 @@
 namespace orrery {
 
 /// What a step is made of.
-enum class StepPart : uint8_t { kTokens, kExperts, kPrompts, kNext, kHead, kTraffic, kGap };
+enum class StepPart : uint8_t {
+  kTokens,
+  kExperts,
+  kPrompts,
+  kNext,
+  kHead,
+  kAdapters,
+  kTraffic,
+  kGap
+};
 inline constexpr size_t kStepPartCount = static_cast<size_t>(StepPart::kGap) + 1;
 /// "linear layers", "experts", "attention of prompts" …
 std::string_view name(StepPart part);
@@ -32,7 +41,8 @@ class SizeTable;
 
 /// Step times of an engine from the kernels and collectives of its ranks:
 ///
-///   device = max(tokens(T) + experts(G) + head(rows) + prompts + next + handover, launch) + gap
+///   device = max(tokens(T) + adapters(T, a) + experts(G) + head(rows) + prompts + next + handover,
+///                launch) + gap
 ///
 /// each with the collectives it needs, where prompts = max(longest alone, Σ each as one of eight)
 /// and next by the number of sequences and their mean length, at least that of the longest alone.
@@ -85,7 +95,7 @@ class EngineTimes final : public StepTimes {
   Seconds launch_;       ///< Of all kernels of a step, one by one.
   double scale_ = 1;
   std::unique_ptr<SizeTable> tokens_, experts_, head_, prompt_alone_, prompt_together_, next_,
-      next_windowed_, handover_;
+      next_windowed_, handover_, adapters_;
 };
 
 }  // namespace orrery

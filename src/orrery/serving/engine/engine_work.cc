@@ -33,6 +33,7 @@ struct Kept {
   double outer = 0;       ///< … of the embedding and the head.
   double parameters = 0;  ///< Of all ranks.
   double cache = 0, windowed_cache = 0, state = 0;
+  double adapter = 0;  ///< Bytes of one.
 };
 
 class PassBuilder {
@@ -58,7 +59,10 @@ class PassBuilder {
     captured_ = tokens <= habits_.captured_tokens;
   }
   void set_count(double count) { count_ = count; }
+  /// Different ones that the tokens ask for.
+  void set_adapters(int64_t adapters) { adapters_ = adapters; }
   EnginePass take() { return std::move(pass_); }
+  EnginePass take_adapters() { return std::move(adapter_pass_); }
   const Kept& kept() const { return kept_; }
 
   // --- once for all tokens of a step --------------------------------------------------------
@@ -150,18 +154,19 @@ class PassBuilder {
     return static_cast<double>(rows) * static_cast<double>(width) * kHalf;
   }
 
-  void add(const Kernel& kernel, double count = 1) {
+  void add(const Kernel& kernel, double count = 1) { add_to(pass_, kernel, count, what_); }
+  void add_to(EnginePass& pass, const Kernel& kernel, double count, EngineOperator what) const {
     count *= count_;
-    for (size_t i = 0; i < pass_.launches.size(); ++i)
-      if (pass_.operators[i] == what_ && pass_.launches[i].kernel == kernel) {
-        pass_.launches[i].count += count;
+    for (size_t i = 0; i < pass.launches.size(); ++i)
+      if (pass.operators[i] == what && pass.launches[i].kernel == kernel) {
+        pass.launches[i].count += count;
         return;
       }
     Launch launch;
     launch.kernel = kernel;
     launch.count = count;
-    pass_.launches.push_back(launch);
-    pass_.operators.push_back(what_);
+    pass.launches.push_back(launch);
+    pass.operators.push_back(what);
   }
   void talk(CollectiveKind kind, double bytes, RankGroup group) {
     if (group.size <= 1) return;
@@ -215,10 +220,22 @@ class PassBuilder {
   }
 
   /// y = x·wᵀ of all tokens; `ranks` share the `n` columns or, as sums, the `k` rows: the sizes
-  /// are those of one.
-  void linear(const Projection& p, int64_t n, int64_t k, int64_t ranks) {
+  /// are those of one. `parts` that a checkpoint has apart, and its adapters.
+  void linear(const Projection& p, int64_t n, int64_t k, int64_t ranks, int64_t parts = 1) {
     linear_of(p, tokens_, n, k);
     keep(linear_format(p), n, k, ranks);
+    if (habits_.adapter_rank > 0) adapt(n, k, parts);
+  }
+  void adapt(int64_t n, int64_t k, int64_t parts) {
+    const int64_t rank = habits_.adapter_rank;
+    kept_.adapter += count_ * static_cast<double>((parts * k + n) * rank) * kHalf;
+    if (adapters_ == 0) return;
+    for (const auto& [columns, depth] : {std::pair(parts * rank, k), std::pair(n, rank)})
+      add_to(adapter_pass_,
+             operator_kernel("grouped_gemm", plain_,
+                             fmt::format(R"({{"experts":{},"tokens":{},"n":{},"k":{}}})",
+                                         std::min(adapters_, tokens_), tokens_, columns, depth)),
+             1, EngineOperator::kOther);
   }
   void linear_of(const Projection& p, int64_t m, int64_t n, int64_t k) {
     add(product(linear_format(p), m, n, k));
@@ -272,7 +289,8 @@ class PassBuilder {
     const int64_t keys = groups * a.head_size;
     const int64_t values = groups * a.value_head_size;
     what_ = EngineOperator::kQueryKeyValue;
-    linear(a.query, query + keys + (a.value_is_key ? 0 : values), model_.hidden, layout_.tensor);
+    linear(a.query, query + keys + (a.value_is_key ? 0 : values), model_.hidden, layout_.tensor,
+           a.value_is_key ? 2 : 3);
     what_ = EngineOperator::kQueryKeyNorm;
     if (a.norm != QueryKeyNorm::kNone) {
       const bool whole = a.norm == QueryKeyNorm::kWholeProjection;
@@ -565,7 +583,7 @@ class PassBuilder {
   void dense(const DenseFeedForward& f, const DenseParts& parts) {
     const int64_t inner = split(f.inner, layout_.tensor);
     what_ = parts[0];
-    linear(f.up, (f.gated ? 2 : 1) * inner, model_.hidden, layout_.tensor);
+    linear(f.up, (f.gated ? 2 : 1) * inner, model_.hidden, layout_.tensor, f.gated ? 2 : 1);
     what_ = parts[1];
     activate(tokens() * static_cast<double>(inner), f.gated);
     what_ = parts[2];
@@ -577,6 +595,8 @@ class PassBuilder {
 
   void feed(const MixtureOfExperts& m) {
     what_ = EngineOperator::kRouter;
+    if (habits_.adapter_rank > 0)
+      note("adapters of experts are not counted, those of attention and dense layers are");
     add(product(format_name(m.router.format, type_), tokens_, m.experts, model_.hidden));
     keep(plain_, m.experts, model_.hidden, 1);
     add(kernels::over_rows(Opcode::k_softmax, ElementType::kF32, tokens_, m.experts));
@@ -648,7 +668,8 @@ class PassBuilder {
   bool captured_ = true;
   double count_ = 1;
   EngineOperator what_ = EngineOperator::kOther;  ///< What is added next is for.
-  EnginePass pass_;
+  int64_t adapters_ = 0;
+  EnginePass pass_, adapter_pass_;
   Kept kept_;
 };
 
@@ -819,6 +840,18 @@ EnginePass EngineWork::head(int64_t rows) const {
   return builder.take();
 }
 
+EnginePass EngineWork::adapters(int64_t tokens, int64_t adapters) const {
+  std::vector<std::string> known;
+  PassBuilder builder(state_->model, state_->layout, state_->precision, state_->habits, known);
+  builder.set_tokens(tokens);
+  builder.set_adapters(adapters);
+  for (const RepeatedLayer& repeated : state_->layers) {
+    builder.set_count(repeated.count);
+    builder.layer(repeated.layer);
+  }
+  return builder.take_adapters();
+}
+
 int64_t EngineWork::window() const { return state_->window; }
 bool EngineWork::has_experts() const {
   return std::ranges::any_of(state_->layers, [](const RepeatedLayer& repeated) {
@@ -830,6 +863,7 @@ double EngineWork::weight_bytes() const { return state_->kept.weights + state_->
 double EngineWork::cache_bytes_per_token() const { return state_->kept.cache; }
 double EngineWork::windowed_cache_bytes_per_token() const { return state_->kept.windowed_cache; }
 double EngineWork::state_bytes_per_sequence() const { return state_->kept.state; }
+double EngineWork::adapter_bytes() const { return state_->kept.adapter; }
 double EngineWork::parameters() const { return state_->kept.parameters; }
 
 }  // namespace orrery

@@ -59,6 +59,7 @@ struct EngineHabits {
   /// Tokens up to which a step is a graph: block-scaled products of more are timed with their
   /// host's part (model/vllm).
   int64_t captured_tokens = 512;
+  int64_t adapter_rank = 0;  ///< Of LoRA adapters; 0: there are none.
 };
 
 /// One rank's share of a model in one pipeline stage (the mean over stages), by parts of a step
@@ -70,7 +71,13 @@ struct EngineHabits {
 ///   prefill(n, q, c) attention of q new tokens of each of n sequences after c;
 ///   decode(n, c)     attention of one new token of each of n sequences over c tokens each;
 ///   embedding(T)     their vectors from the table;
-///   head(n)          logits and choice of n next tokens.
+///   head(n)          logits and choice of n next tokens;
+///   adapters(T, a)   of T tokens that ask for a different adapters (LoRA), beside tokens(T): for
+///                    every linear layer y = x·Wᵀ of attention and dense feed-forward parts a
+///                    launch x·Aᵀ and one that adds its product with Bᵀ to y, each grouped by
+///                    adapter (Punica, Chen et al., MLSys 2024, as in vLLM's lora_shrink and
+///                    lora_expand). A is split over ranks where W's rows are, B where W's columns
+///                    are (vLLM without fully_sharded_loras).
 ///
 /// Launches are those of vLLM (model/vllm/vllm_launches.h), from sizes alone, in microseconds.
 class EngineWork {
@@ -89,6 +96,7 @@ class EngineWork {
   /// where guesses are verified.
   EnginePass decode(bool windowed, int64_t sequences, int64_t context, int64_t queries = 1) const;
   EnginePass head(int64_t rows) const;
+  EnginePass adapters(int64_t tokens, int64_t adapters) const;
 
   /// Whether some layers look at a window, and the window of most of those; 0: none does.
   int64_t window() const;
@@ -100,6 +108,7 @@ class EngineWork {
   double cache_bytes_per_token() const;           ///< Of layers that look at all tokens, …
   double windowed_cache_bytes_per_token() const;  ///< … of those that look at a window.
   double state_bytes_per_sequence() const;        ///< Of linear attention.
+  double adapter_bytes() const;                   ///< Of one adapter.
   double parameters() const;                      ///< Of the model, on all ranks.
 
  private:

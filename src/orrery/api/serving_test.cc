@@ -1,0 +1,133 @@
+#include "orrery/api/serving.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "orrery/api/session.h"
+#include "orrery/base/error.h"
+
+namespace orrery {
+namespace {
+
+using testing::HasSubstr;
+
+const Session& session() {
+  static const Session kept;
+  return kept;
+}
+
+ServingRequest llama(const std::string& device = "h100-sxm") {
+  ServingRequest request;
+  request.engine.model = "llama3-8b";
+  request.engine.device = device;
+  request.traffic.rate = 4;
+  request.traffic.count = 60;
+  request.traffic.osl = "16";
+  return request;
+}
+
+std::string refusal(const ServingRequest& request) {
+  try {
+    session().serving(request);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+// A token's keys and values are 2·32·8·128 numbers of 2 bytes, a block 16 of them: 2 MiB.
+TEST(Serving, DividesAHostsMemoryIntoBlocks) {
+  ServingRequest request = llama();
+  request.engine.host_memory = 64e9;
+  request.engine.settings = {{"host_link", "0.5"}};
+  const ServingEngine one = session().serving_engine(request.engine);
+  EXPECT_EQ(one.host.blocks, 30517);
+  EXPECT_EQ(one.host.block_bytes.value, 2097152);
+  EXPECT_EQ(one.host.bandwidth.value, 32e9);  // half of PCIe 5.0's 64
+  // Two devices carry half a block each; two ranks of whole copies have half the room each.
+  request.engine.layout.tensor = 2;
+  const ServingEngine split = session().serving_engine(request.engine);
+  EXPECT_EQ(split.host.blocks, 30517);
+  EXPECT_EQ(split.host.block_bytes.value, 1048576);
+  request.engine.layout = {};
+  request.engine.layout.attention_data = 2;
+  EXPECT_EQ(session().serving_engine(request.engine).host.blocks, 15258);
+  request.engine.layout = {};
+  request.engine.host_link = BytesPerSecond(50e9);
+  EXPECT_EQ(session().serving_engine(request.engine).host.bandwidth.value, 50e9);
+  request.engine.host_memory = 2e6;
+  EXPECT_THAT(refusal(request), HasSubstr("hold no block"));
+}
+
+// 8 slots of the 41.9 million weights in 16 bits that rank 16 has (engine_work_test.cc).
+TEST(Serving, KeepsSlotsForAdapters) {
+  ServingRequest request = llama();
+  const ServingEngine plain = session().serving_engine(request.engine);
+  request.engine.lora_rank = 16;
+  const ServingEngine engine = session().serving_engine(request.engine);
+  EXPECT_EQ(engine.memory.adapters, 8 * 83886080.0);
+  EXPECT_EQ(plain.memory.cache - engine.memory.cache, engine.memory.adapters);
+  EXPECT_EQ(engine.adapters.bytes.value, 83886080);
+  // A step with adapters is longer by their launches, and by more of them.
+  StepShape shape;
+  shape.decodes = 16;
+  shape.decode_context = 16 * 500;
+  shape.longest_decode = 500;
+  const double without = engine.times->of(shape).device.value;
+  EXPECT_EQ(without, plain.times->of(shape).device.value);
+  shape.adapters = 1;
+  const double one = engine.times->of(shape).device.value;
+  shape.adapters = 16;
+  const double sixteen = engine.times->of(shape).device.value;
+  // 256 launches of a microsecond or more, weights of 84 MB at 3.35 TB/s each.
+  EXPECT_GT(one - without, 256e-6);
+  EXPECT_GT(sixteen - one, 15 * 83886080 / 3.35e12 * 0.5);
+  const StepCauses causes = engine.times->detail(shape);
+  EXPECT_NEAR(causes.parts[static_cast<size_t>(StepPart::kAdapters)].value, sixteen - without,
+              1e-9);
+}
+
+// Conversations whose device forgets them between turns.
+TEST(Serving, LoadsFromTheHostWhatItNeedNotCompute) {
+  ServingRequest request = llama();
+  request.engine.kv_blocks = 1500;
+  request.traffic.turns = 4;
+  request.traffic.isl = "3000";
+  request.traffic.rate = 1;
+  const ServingAnswer without = session().serving(request);
+  EXPECT_EQ(without.run.host.links, 0);
+  request.engine.host_memory = 200e9;
+  const ServingAnswer with = session().serving(request);
+  EXPECT_GT(with.run.metrics.cached_share, without.run.metrics.cached_share);
+  EXPECT_LT(with.run.metrics.ttft.mean.value, without.run.metrics.ttft.mean.value);
+  const HostUse& host = with.run.host;
+  EXPECT_GT(host.hit_tokens, 0);
+  EXPECT_DOUBLE_EQ(host.to_device.value, 131072.0 * static_cast<double>(host.hit_tokens));
+  EXPECT_THAT(to_json(with, request), HasSubstr("\"hit_tokens\""));
+  EXPECT_THAT(to_json(without, request), testing::Not(HasSubstr("\"host\"")));
+}
+
+TEST(Serving, RefusesWhatHasNoUse) {
+  ServingRequest request = llama();
+  request.engine.host_link = BytesPerSecond(1e9);
+  EXPECT_THAT(refusal(request), HasSubstr("--host-link has no use"));
+  request = llama();
+  request.engine.lora_rank = 8;
+  EXPECT_THAT(refusal(request), HasSubstr("--lora-adapters"));
+  request = llama();
+  request.traffic.adapters.count = 8;
+  EXPECT_THAT(refusal(request), HasSubstr("--lora-rank"));
+  request = llama();
+  request.engine.host_memory = 1e9;
+  request.scheduler.name = "vllm-v0";
+  EXPECT_THAT(refusal(request), HasSubstr("looks for none"));
+  request.scheduler.name = "vllm-v1";
+  request.scheduler.prefix_caching = false;
+  EXPECT_THAT(refusal(request), HasSubstr("told not to"));
+  request = llama("tpu-v5p");
+  request.engine.host_memory = 1e9;
+  EXPECT_THAT(refusal(request), HasSubstr("--host-link"));
+}
+
+}  // namespace
+}  // namespace orrery
