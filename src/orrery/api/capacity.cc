@@ -236,17 +236,13 @@ ServingRequest CapacitySearch::serving_request(const Arrangement& arrangement, d
   serving.engine.layout = first.layout;
   serving.engine.max_batched_tokens = first.max_batched_tokens;
   serving.replicas = first.replicas;
-  serving.disaggregation.reset();
-  if (arrangement.pools.size() > 1) {
-    const ArrangedPool& second = arrangement.pools.back();
-    Disaggregation split = request_.serving.disaggregation.value_or(Disaggregation());
-    split.prefill = split.decode = serving.engine;
-    split.decode.layout = second.layout;
-    split.decode.max_batched_tokens = second.max_batched_tokens;
-    split.prefill_workers = first.replicas;
-    split.decode_workers = second.replicas;
-    serving.disaggregation = split;
-  }
+  serving.pools.clear();
+  if (arrangement.pools.size() > 1)
+    for (const ArrangedPool& pool : arrangement.pools) {
+      PoolRequest& wanted = serving.pools.emplace_back(pool.role, serving.engine, pool.replicas);
+      wanted.engine.layout = pool.layout;
+      wanted.engine.max_batched_tokens = pool.max_batched_tokens;
+    }
   return serving;
 }
 

@@ -32,8 +32,9 @@ JsonAnswer candidate_json(const CapacityCandidate& c, const CapacityRequest& req
                      {"max_batched_tokens", pool.max_batched_tokens}});
   json["pools"] = std::move(pools);
   json["requests_per_s_per_device"] = c.rate_per_device();
-  if (request.serving.price_per_hour > 0)
-    json["price_per_hour"] = request.serving.price_per_hour * c.arrangement.devices();
+  if (request.serving.prices.given())
+    json["price_per_hour"] =
+        request.serving.prices.of(request.serving.engine.device) * c.arrangement.devices();
   json["load"] = point_json(c.kept);
   json["breaks"] = c.broken ? point_json(*c.broken) : JsonAnswer();
   return json;
@@ -66,7 +67,7 @@ std::string to_json(const CapacityAnswer& a, const CapacityRequest& request) {
   json["most"] = point_json(a.most);
   json["most_low_requests_per_s"] = a.most_low;
   json["most_high_requests_per_s"] = a.most_high;
-  if (request.serving.price_per_hour > 0)
+  if (request.serving.prices.given())
     json["price_per_million_tokens"] = a.run.price_per_million_tokens;
   json["energy_j_per_token"] = a.run.energy_j_per_token;
   json["others"] = list_json(a.others, candidate);

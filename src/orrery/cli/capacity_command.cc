@@ -14,7 +14,7 @@ class CapacityCommand final : public Command {
  public:
   void declare(CLI::App& app) override {
     app_ = &app;
-    options_.declare_model(app);
+    options_.declare_model(app)->required();
     app.add_option("--slo", slo_,
                    "What users are promised: ttft=0.5s,tpot=50ms,e2e=…; ttft (time to first token) "
                    "or e2e (whole answers), and tpot (time per output token)")

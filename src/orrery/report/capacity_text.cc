@@ -68,9 +68,9 @@ std::string capacity_text(const CapacityAnswer& a, const CapacityRequest& reques
        fmt::format("{:.5g} output tokens/s ({:.4g} a device), {} a token",
                    a.run.run.metrics.output_tokens_per_s, a.run.tokens_per_s_per_device,
                    format_joules(a.run.energy_j_per_token)));
-  if (request.serving.price_per_hour > 0)
+  if (request.serving.prices.given())
     line("price", fmt::format("{:.4g} an hour, {:.3g} a million output tokens",
-                              request.serving.price_per_hour * best.arrangement.devices(),
+                              a.run.price_per_hour,
                               a.run.price_per_million_tokens));
   if (const std::string why = reason(best, request); !why.empty()) line("limit", why);
 

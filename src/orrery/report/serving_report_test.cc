@@ -42,6 +42,7 @@ struct Served {
     answer.run.events = {step(0, 2, 0, 100), step(1, 3, 2, 0), step(2, 4, 1, 50)};
     PoolAnswer pool;
     pool.role = "engines";
+    pool.device = "h200";
     pool.step = {{"linear layers", 0.75}, {"between steps", 0.25}};
     answer.pools = {pool};
   }

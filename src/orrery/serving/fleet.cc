@@ -170,7 +170,7 @@ class Fleet {
 
   void hand_over(size_t index, const EndedSequence& e) {
     Delivery d;
-    const KvTransfer& t = options_.transfer;
+    const KvTransfer& t = options_.pool.replicas[index].transfer;
     const Bytes bytes = t.bytes_per_token * e.computed;
     d.at = now_ + t.latency + bytes / t.bandwidth;
     d.order = deliveries_made_++;
@@ -222,6 +222,7 @@ class Fleet {
         throw_internal("requests or blocks were left behind");
       run.kv_blocks += replica->blocks();
       run.kv_peak_blocks += replica->peak_blocks();
+      run.replicas.push_back(replica->use());
       log_.add(std::move(replica->log()));
     }
     run.steps = log_.steps();
@@ -273,9 +274,11 @@ ServingRun run_fleet(RequestSource& source, const FleetOptions& options) {
     throw_usage("a fleet has 10000 replicas at most");
   check(options.pool);
   check(options.decode_pool);
-  if (!options.decode_pool.replicas.empty() &&
-      !(options.transfer.bandwidth.value > 0 && options.transfer.bytes_per_token.value >= 0 &&
-        options.transfer.latency.value >= 0))
+  const auto ships = [](const ReplicaSpec& replica) {
+    const KvTransfer& t = replica.transfer;
+    return t.bandwidth.value > 0 && t.bytes_per_token.value >= 0 && t.latency.value >= 0;
+  };
+  if (!options.decode_pool.replicas.empty() && !std::ranges::all_of(options.pool.replicas, ships))
     throw_usage("keys and values need a bandwidth above 0 to go from prefill to decode engines");
   if (!(options.before_engine.value >= 0 && options.after_engine.value >= 0))
     throw_usage("times before and after the engine are 0 or more");

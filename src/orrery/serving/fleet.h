@@ -11,11 +11,19 @@
 
 namespace orrery {
 
+/// How keys and values go from a prefill engine to a decode engine.
+struct KvTransfer {
+  Bytes bytes_per_token;
+  BytesPerSecond bandwidth;
+  Seconds latency;
+};
+
 /// One engine of a fleet.
 struct ReplicaSpec {
   const StepTimes* times = nullptr;
   KvRoom room;  ///< Of each rank.
   ReplicaOptions options;
+  KvTransfer transfer;  ///< Of what it hands over, where it computes prompts alone.
 };
 
 /// Replicas that are started and stopped by load: every `interval`
@@ -40,18 +48,10 @@ struct ReplicaPool {
   Autoscaling autoscaling;
 };
 
-/// How keys and values go from a prefill engine to a decode engine.
-struct KvTransfer {
-  Bytes bytes_per_token;
-  BytesPerSecond bandwidth;
-  Seconds latency;
-};
-
 struct FleetOptions {
   ReplicaPool pool;
   /// Not empty: `pool` computes prompts up to the first token, these the others.
   ReplicaPool decode_pool;
-  KvTransfer transfer;
   Seconds before_engine;  ///< Of each request: network, text to tokens.
   /// … of which so much for one request after the other: those that come together enter the
   /// engines this far apart.
@@ -73,6 +73,7 @@ struct ServingRun {
   int64_t kv_peak_blocks = 0;  ///< … the most that were in use, summed over replicas, …
   double kv_mean_use = 0;      ///< … and the share in use while steps ran.
   double replica_seconds = 0;  ///< That replicas were running or starting, of all.
+  std::vector<ReplicaUse> replicas;  ///< Those of `pool`, then those of `decode_pool`.
   std::vector<RequestRecord> requests;
   std::vector<SeriesPoint> series;
   std::vector<ServingEvent> events;

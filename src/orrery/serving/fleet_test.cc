@@ -64,7 +64,7 @@ TEST(Fleet, ShipsKeysAndValuesFromPrefillToDecode) {
   const LinearTimes times;
   FleetOptions options = one_replica(times, 100, 4, "vllm-v1");
   options.decode_pool = options.pool;
-  options.transfer = {Bytes(1), BytesPerSecond(8), Seconds(0.5)};
+  options.pool.replicas[0].transfer = {Bytes(1), BytesPerSecond(8), Seconds(0.5)};
   // 1 s for the prompt, 0.5 + 8/8 s under way, when the first token is handed out, two tokens more.
   // One token needs no decode engine.
   const ServingRun r = run({request(0, 8, 3), request(10, 8, 1)}, options);
@@ -72,7 +72,7 @@ TEST(Fleet, ShipsKeysAndValuesFromPrefillToDecode) {
   EXPECT_DOUBLE_EQ(r.metrics.itl_mean.value, 1);
   EXPECT_EQ(r.kv_blocks, 200);
   EXPECT_EQ(r.kv_peak_blocks, 2 + 3);
-  options.transfer.bandwidth = BytesPerSecond(0);
+  options.pool.replicas[0].transfer.bandwidth = BytesPerSecond(0);
   EXPECT_THROW(run({request(0, 8, 3)}, options), Error);
 }
 
@@ -80,7 +80,7 @@ TEST(Fleet, HoldsThePromptsBlocksWhileTheyAreShipped) {
   const LinearTimes times;
   FleetOptions options = one_replica(times, 2, 4, "vllm-v1");
   options.decode_pool = one_replica(times, 100, 4, "vllm-v1").pool;
-  options.transfer = {Bytes(1), BytesPerSecond(1), Seconds(0)};
+  options.pool.replicas[0].transfer = {Bytes(1), BytesPerSecond(1), Seconds(0)};
   // 8 tokens take 8 s to leave, and both blocks with them.
   const ServingRun r = run({request(0, 8, 2), request(0, 8, 2)}, options);
   EXPECT_EQ(times_of(r), (Times{{9, 10}, {18, 19}}));
