@@ -533,7 +533,21 @@ ServingRequest serving_request(const Json& json) {
 
 CapacityRequest capacity_request(const Json& json) {
   CapacityRequest r;
-  r.serving = serving_request(json);
+  Json numbers = json;
+  for (const char* load : {"rate", "speed", "concurrency"})
+    if (json.contains(load) && json[load] == "most") {
+      r.most = true;
+      numbers[load] = load == std::string_view("concurrency") ? 1 : 0;
+    }
+  if (json.contains("on") && json["on"].is_array()) {
+    for (const Json& kind : json["on"]) {
+      if (!kind.is_string()) bad_field("on", "a device or a list of them");
+      r.on.push_back(kind.get<std::string>());
+    }
+    if (r.on.empty()) bad_field("on", "a device or a list of them");
+    numbers["on"] = r.on.front();
+  }
+  r.serving = serving_request(numbers);
   r.promise.level = r.serving.promise;
   r.promise.quantile = number_of(json, "quantile", r.promise.quantile);
   r.devices = json.contains("devices") ? degree_of(json, "devices", 1) : 0;
@@ -876,7 +890,8 @@ std::string Session::call(std::string_view request_json) const {
     return to_json(serving(request), request);
   }
   if (command == "capacity") {
-    refuse_unknown(json, serving_fields({"quantile", "devices", "disaggregate"}));
+    refuse_unknown(json, serving_fields({"quantile", "devices", "disaggregate", "requests",
+                                         "speed", "concurrency"}));
     const CapacityRequest request = capacity_request(json);
     return to_json(capacity(request), request);
   }

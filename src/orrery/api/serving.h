@@ -2,6 +2,7 @@
 
 #include <array>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,6 +15,8 @@
 #include "orrery/serving/metrics.h"
 
 namespace orrery {
+
+struct Trace;
 
 /// Who asks what of a fleet. One of `requests`, `rate` and `concurrency` says when.
 struct TrafficRequest {
@@ -36,6 +39,7 @@ struct TrafficRequest {
   double turns = 0;           ///< Of conversations, on average; 0: single requests.
   Seconds pause{10};          ///< Between an answer and the next turn, on average.
   uint64_t seed = 42;
+  std::shared_ptr<const Trace> table;  ///< Of `requests` or `lengths`, where it was read before.
 };
 
 /// Engines alike, of a fleet. Either all pools answer whole requests ("engines"), or some compute
@@ -59,6 +63,7 @@ struct ServingRequest {
   TrafficRequest traffic;
   ServiceLevel promise;
   Trimming trimming;
+  std::optional<GivingUp> giving_up;
   DevicePrices prices;
   bool list_requests = false;
   size_t series_points = 240;

@@ -101,6 +101,7 @@ ServingRun run_pools(const ServingRequest& request, const std::vector<EnginePool
   fleet.seed = request.traffic.seed;
   fleet.promise = request.promise;
   fleet.trimming = request.trimming;
+  fleet.giving_up = request.giving_up;
   if (whole) {
     fleet.series_points = request.series_points;
     fleet.events = request.events;

@@ -5,6 +5,10 @@
 
 #include "orrery/cli/command.h"
 
+namespace CLI {
+class Option;
+}
+
 namespace orrery {
 
 /// Options that `serving` and `capacity` share: the model, the device, the engine and who asks.

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,14 @@ struct ReplicaPool {
   Autoscaling autoscaling;
 };
 
+/// When a run need not go on: more than `tolerated` of the requests from number `first` on have
+/// broken the same term of `level`.
+struct GivingUp {
+  ServiceLevel level;
+  size_t first = 0;
+  size_t tolerated = 0;
+};
+
 struct FleetOptions {
   ReplicaPool pool;
   /// Not empty: `pool` computes prompts up to the first token, these the others.
@@ -62,11 +71,13 @@ struct FleetOptions {
   size_t events = 0;         ///< Steps and transfers that are listed, at most.
   ServiceLevel promise;
   Trimming trimming;
+  std::optional<GivingUp> giving_up;
   /// Called now and then with the number of requests that have ended; may throw.
   std::function<void(int64_t)> progress;
 };
 
 struct ServingRun {
+  bool gave_up = false;  ///< It ended with requests under way: see FleetOptions::giving_up.
   ServingMetrics metrics;
   int64_t steps = 0;
   int64_t kv_blocks = 0;       ///< Of all replicas, …
