@@ -134,7 +134,7 @@ TEST(Load, ARunThatGaveUpHadSurelyBrokenThePromise) {
       const ServingRun cut = run();
       gave_up += cut.gave_up;
       EXPECT_FALSE(cut.gave_up && kept) << rate << " " << ttft;
-      if (!cut.gave_up) EXPECT_EQ(load_point(rate, cut.requests, promised, 0.2).kept(), kept);
+      EXPECT_TRUE(cut.gave_up || load_point(rate, cut.requests, promised, 0.2).kept() == kept);
     }
   EXPECT_GT(gave_up, 5);
 }
