@@ -33,16 +33,15 @@ int most_devices(const CapacityRequest& request, const KnownEngines& engines) {
   if (request.devices > 0) return request.devices;
   int most = 0;
   for (const DeviceKind& kind : engines.kinds())
-    most = std::max(most, request.asked() > 0
-                              ? static_cast<int>(std::min(kind.cluster.largest(), 1e6))
-                              : kind.cluster.node_size());
+    most =
+        std::max(most, request.asked() > 0 ? static_cast<int>(std::min(kind.cluster.largest(), 1e6))
+                                           : kind.cluster.node_size());
   return most;
 }
 
 CapacityCandidate candidate(const Option& option, const DevicePrices& prices) {
   const Arrangement arrangement = option.arrangement();
-  return {arrangement, option.kept, option.broken,
-          prices.given() ? cost(arrangement, prices) : 0};
+  return {arrangement, option.kept, option.broken, prices.given() ? cost(arrangement, prices) : 0};
 }
 
 std::vector<ImpossibleLayout> left_out(const KnownEngines& engines,

@@ -37,8 +37,7 @@ JsonAnswer candidate_json(const CapacityCandidate& c, const CapacityRequest& req
                      {"max_batched_tokens", pool.max_batched_tokens}});
   json["pools"] = std::move(pools);
   json["requests_per_s_per_device"] = c.rate_per_device();
-  if (request.serving.prices.given())
-    json["price_per_hour"] = c.price_per_hour;
+  if (request.serving.prices.given()) json["price_per_hour"] = c.price_per_hour;
   json["load"] = point_json(c.kept);
   json["breaks"] = c.broken ? point_json(*c.broken) : JsonAnswer();
   return json;

@@ -192,8 +192,7 @@ TEST(Capacity, TheCheapestKindOfDeviceCarriesALoad) {
   request.fixed_tokens = true;
   request.serving.traffic.rate = 4;
   request.promise.level = {Seconds(1), Seconds(0.1), {}};
-  for (const auto& [cheap, dear] :
-       {std::pair("h100-sxm", "l40s"), std::pair("l40s", "h100-sxm")}) {
+  for (const auto& [cheap, dear] : {std::pair("h100-sxm", "l40s"), std::pair("l40s", "h100-sxm")}) {
     request.serving.prices.named = {{cheap, 1.0}, {dear, 100.0}};
     const CapacityAnswer answer = session.capacity(request);
     ASSERT_EQ(answer.best.arrangement.pools.size(), 1U);

@@ -8,7 +8,7 @@ namespace orrery {
 
 /// What an hour of a device costs, in whatever currency.
 struct DevicePrices {
-  double otherwise = 0;                                ///< Of devices that are not named; 0: unknown.
+  double otherwise = 0;  ///< Of devices that are not named; 0: unknown.
   std::vector<std::pair<std::string, double>> named;  ///< By kind of device.
 
   bool given() const { return otherwise > 0 || !named.empty(); }

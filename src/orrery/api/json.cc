@@ -890,8 +890,8 @@ std::string Session::call(std::string_view request_json) const {
     return to_json(serving(request), request);
   }
   if (command == "capacity") {
-    refuse_unknown(json, serving_fields({"quantile", "devices", "disaggregate", "requests",
-                                         "speed", "concurrency"}));
+    refuse_unknown(json, serving_fields({"quantile", "devices", "disaggregate", "requests", "speed",
+                                         "concurrency"}));
     const CapacityRequest request = capacity_request(json);
     return to_json(capacity(request), request);
   }

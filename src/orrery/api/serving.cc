@@ -240,8 +240,7 @@ ServingAnswer Session::serving(const ServingRequest& request) const {
   for (const PoolAnswer& pool : answer.pools) watts += pool.mean_power_w * pool.devices();
   if (m.output_tokens_per_s > 0) {
     answer.energy_j_per_token = watts / m.output_tokens_per_s;
-    answer.price_per_million_tokens =
-        answer.price_per_hour / 3600 / m.output_tokens_per_s * 1e6;
+    answer.price_per_million_tokens = answer.price_per_hour / 3600 / m.output_tokens_per_s * 1e6;
   }
   answer.provenance = pools[0].engine.provenance;
   answer.provenance.emplace_back("scheduler", request.scheduler.name);

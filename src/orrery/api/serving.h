@@ -83,14 +83,14 @@ struct PoolAnswer {
   int replicas = 1;
   EngineMemory memory;
   KvRoom room;
-  ReplicaUse use;              ///< Of all its engines.
-  double request_share = 0;    ///< Of the requests that came to pools of its role.
-  double busy = 0;             ///< Share of the run's time in which an engine of it ran a step.
-  double power_w = 0;          ///< Of a device, while a step runs, …
-  double mean_power_w = 0;     ///< … and over the whole run.
-  double price_per_hour = 0;   ///< Of all its devices.
-  double mean_decodes = 0;                           ///< Sequences of a step, …
-  double mean_prefill_tokens = 0;                    ///< … and tokens of prompts.
+  ReplicaUse use;                  ///< Of all its engines.
+  double request_share = 0;        ///< Of the requests that came to pools of its role.
+  double busy = 0;                 ///< Share of the run's time in which an engine of it ran a step.
+  double power_w = 0;              ///< Of a device, while a step runs, …
+  double mean_power_w = 0;         ///< … and over the whole run.
+  double price_per_hour = 0;       ///< Of all its devices.
+  double mean_decodes = 0;         ///< Sequences of a step, …
+  double mean_prefill_tokens = 0;  ///< … and tokens of prompts.
   std::vector<std::pair<std::string, double>> step;  ///< Shares of a step's time, by cause.
   double step_s = 0;                                 ///< On average.
   double spread = 0;                                 ///< Of ln(true / predicted step time).

@@ -27,9 +27,8 @@ KvTransfer transfer_from(const EnginePool& from, const std::vector<EnginePool>& 
   transfer.bandwidth = between_engines(from.engine.cluster, from.request.layout.devices());
   for (const EnginePool& to : pools) {
     if (to.role != "decode") continue;
-    transfer.bandwidth =
-        std::min(transfer.bandwidth,
-                 between_engines(to.engine.cluster, to.request.layout.devices()));
+    transfer.bandwidth = std::min(transfer.bandwidth,
+                                  between_engines(to.engine.cluster, to.request.layout.devices()));
     transfer.latency = std::max(transfer.latency, to.engine.cluster.tiers.back().latency);
   }
   return transfer;
@@ -59,8 +58,9 @@ std::vector<PoolRequest> ordered(std::vector<PoolRequest> pools) {
   if (whole > 0 && prefill + decode > 0)
     throw_usage("either every pool of a fleet has a role, prefill or decode, or none has");
   if ((prefill == 0) != (decode == 0))
-    throw_usage("prompts and answers each need a pool: give one with role=prefill and one with "
-                "role=decode");
+    throw_usage(
+        "prompts and answers each need a pool: give one with role=prefill and one with "
+        "role=decode");
   std::ranges::stable_partition(pools,
                                 [](const PoolRequest& pool) { return pool.role != "decode"; });
   return pools;

@@ -33,9 +33,10 @@ class CapacityCommand final : public Command {
                    "Devices at most; a node's unless given, for a given load all of the cluster")
         ->type_name("N")
         ->check(CLI::Range(1, 1 << 20));
-    app.add_option("--rate", rate_,
-                   "Requests a second (conversations with --turns) to be carried at the least cost; "
-                   "'most' finds the most, as where no load is given")
+    app.add_option(
+           "--rate", rate_,
+           "Requests a second (conversations with --turns) to be carried at the least cost; "
+           "'most' finds the most, as where no load is given")
         ->type_name("R|most");
     app.add_option("--concurrency", concurrency_,
                    "The same for users who wait for an answer before they ask again")

@@ -66,7 +66,8 @@ class ServingCommand final : public Command {
         "  orrery serving llama3-8b --on h100-sxm --rate 5 --isl lognormal:1024:0.8 --osl 200\n"
         "  orrery serving llama3-70b --on h200 --tp 4 --dtype fp8 --concurrency 64 --isl 1024 \\\n"
         "      --osl 1024 --slo ttft=1s,tpot=40ms\n"
-        "  orrery serving llama3-8b --pool h100-sxm:replicas=2 --pool l40s:replicas=4 --rate 40 \\\n"
+        "  orrery serving llama3-8b --pool h100-sxm:replicas=2 --pool l40s:replicas=4 --rate 40 "
+        "\\\n"
         "      --router least-outstanding --price h100-sxm=2.5,l40s=0.9");
   }
 

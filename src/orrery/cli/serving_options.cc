@@ -218,8 +218,7 @@ void ServingOptions::declare_traffic(CLI::App& app) {
 }
 
 void ServingOptions::declare_price(CLI::App& app) {
-  app.add_option("--price", price,
-                 "Of a device for an hour: 2.5, or by kind h100-sxm=2.5,l40s=0.9")
+  app.add_option("--price", price, "Of a device for an hour: 2.5, or by kind h100-sxm=2.5,l40s=0.9")
       ->type_name("PRICE");
 }
 
@@ -249,7 +248,8 @@ PoolRequest read_pool(const std::string& text, const ServingRequest& all) {
   const size_t colon = text.find(':');
   PoolRequest pool = {"engines", all.engine, all.replicas};
   pool.engine.device = text.substr(0, colon);
-  if (pool.engine.device.empty()) throw_usage("--pool begins with a device: DEVICE:tp=2,replicas=3");
+  if (pool.engine.device.empty())
+    throw_usage("--pool begins with a device: DEVICE:tp=2,replicas=3");
   if (colon == std::string::npos) return pool;
   std::stringstream stream(text.substr(colon + 1));
   std::string item;
@@ -273,9 +273,10 @@ PoolRequest read_pool(const std::string& text, const ServingRequest& all) {
                            : key == "max-batched-tokens" ? &pool.engine.max_batched_tokens
                                                          : nullptr;
     if (degree == nullptr && limit == nullptr)
-      throw_usage(fmt::format("--pool: '{}' is none of replicas, role, tp, pp, attention-dp, "
-                              "moe-tp, moe-ep, max-seqs and max-batched-tokens",
-                              key));
+      throw_usage(
+          fmt::format("--pool: '{}' is none of replicas, role, tp, pp, attention-dp, "
+                      "moe-tp, moe-ep, max-seqs and max-batched-tokens",
+                      key));
     int64_t number = 0;
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
     if (error != std::errc() || end != value.data() + value.size() || number < 1 ||

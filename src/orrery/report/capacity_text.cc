@@ -70,11 +70,11 @@ std::string capacity_text(const CapacityAnswer& a, const CapacityRequest& reques
     line(best.price_per_hour > 0 ? "cheapest" : "fewest",
          fmt::format("{} for {}{}", devices_text(best.arrangement),
                      load_text(best.kept.load, unit, 4), came(best.kept)));
-  line("most load", fmt::format("{}{} on {} ({} … {} by the model's error), {:.3g} a device",
-                                load_text(a.most.load, unit), came(a.most),
-                                devices_text(best.arrangement), load_number(a.most_low),
-                                load_number(a.most_high),
-                                a.most.load / best.arrangement.devices()));
+  line("most load",
+       fmt::format("{}{} on {} ({} … {} by the model's error), {:.3g} a device",
+                   load_text(a.most.load, unit), came(a.most), devices_text(best.arrangement),
+                   load_number(a.most_low), load_number(a.most_high),
+                   a.most.load / best.arrangement.devices()));
   line("engines", fmt::format("{}, {} tokens a step at most", words(best.arrangement, kinds),
                               budget_text(best.arrangement)));
   line(quantile.c_str(), fmt::format("ttft {}, tpot {}, e2e {}", time_text(best.kept.ttft),
@@ -84,8 +84,8 @@ std::string capacity_text(const CapacityAnswer& a, const CapacityRequest& reques
                    a.run.run.metrics.output_tokens_per_s, a.run.tokens_per_s_per_device,
                    format_joules(a.run.energy_j_per_token)));
   if (best.price_per_hour > 0)
-    line("price", fmt::format("{:.4g} an hour, {:.3g} a million output tokens",
-                              best.price_per_hour, a.run.price_per_million_tokens));
+    line("price", fmt::format("{:.4g} an hour, {:.3g} a million output tokens", best.price_per_hour,
+                              a.run.price_per_million_tokens));
   if (const std::string why = reason(best, request); !why.empty()) line("limit", why);
 
   const bool prices = best.price_per_hour > 0;
@@ -117,13 +117,13 @@ std::string capacity_text(const CapacityAnswer& a, const CapacityRequest& reques
       text += fmt::format("  and {} more (--json)\n", a.others.size() - shown.size());
   }
   if (a.frontier.size() > 1) {
-    Table table(columns({right("devices"), {"", Table::Align::kLeft}},
-                        {{prices, right("an hour")},
-                         {true, right(load_title)},
-                         {rates, right("requests/s")},
-                         {true, right("a device")},
-                         {true, right("ttft")},
-                         {true, right("tpot")}}));
+    Table table(
+        columns({right("devices"), {"", Table::Align::kLeft}}, {{prices, right("an hour")},
+                                                                {true, right(load_title)},
+                                                                {rates, right("requests/s")},
+                                                                {true, right("a device")},
+                                                                {true, right("ttft")},
+                                                                {true, right("tpot")}}));
     for (const CapacityCandidate& c : a.frontier) {
       std::vector<std::string> row = {std::to_string(c.arrangement.devices()),
                                       words(c.arrangement, kinds)};
@@ -154,8 +154,8 @@ std::string capacity_text(const CapacityAnswer& a, const CapacityRequest& reques
   text += fmt::format("\nBy load, {}\n{}", quantile, curve.text(2));
   std::vector<std::string> impossible;
   for (const ImpossibleLayout& out : a.left_out)
-    impossible.push_back(fmt::format("{}{}: {}", words(out.layout),
-                                     kinds ? " on " + out.device : "", out.why));
+    impossible.push_back(
+        fmt::format("{}{}: {}", words(out.layout), kinds ? " on " + out.device : "", out.why));
   text += list_text("Left out", impossible);
   text += list_text("How far this was checked",
                     {fmt::format("{}: {}", a.run.trust.verdict, a.run.trust.detail)});

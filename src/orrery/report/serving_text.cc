@@ -22,8 +22,8 @@ std::string with_range(double value, double low, double high) {
 /// What each pool had of the work.
 Table pools_table(const ServingAnswer& a) {
   std::vector<Table::Column> columns = {{"", Table::Align::kLeft}};
-  for (const char* title : {"devices", "requests", "prompt tokens", "output tokens", "busy",
-                            "power, on average"})
+  for (const char* title :
+       {"devices", "requests", "prompt tokens", "output tokens", "busy", "power, on average"})
     columns.push_back({title, Table::Align::kRight});
   const bool prices = a.price_per_hour > 0;
   if (prices) columns.push_back({"price an hour", Table::Align::kRight});
@@ -37,14 +37,13 @@ Table pools_table(const ServingAnswer& a) {
     return fmt::format("{:.1f} %", whole > 0 ? 100 * part / whole : 0);
   };
   for (const PoolAnswer& pool : a.pools) {
-    std::vector<std::string> row = {
-        pool_title(pool, a.pools),
-        std::to_string(pool.devices()),
-        percent(pool.request_share, 1),
-        percent(static_cast<double>(pool.use.prompt_tokens), prompt),
-        percent(static_cast<double>(pool.use.output_tokens), output),
-        percent(pool.busy, 1),
-        fmt::format("{:.0f} W", pool.mean_power_w * pool.devices())};
+    std::vector<std::string> row = {pool_title(pool, a.pools),
+                                    std::to_string(pool.devices()),
+                                    percent(pool.request_share, 1),
+                                    percent(static_cast<double>(pool.use.prompt_tokens), prompt),
+                                    percent(static_cast<double>(pool.use.output_tokens), output),
+                                    percent(pool.busy, 1),
+                                    fmt::format("{:.0f} W", pool.mean_power_w * pool.devices())};
     if (prices) row.push_back(fmt::format("{:.4g}", pool.price_per_hour));
     table.add(row);
   }
@@ -64,8 +63,8 @@ std::string pool_title(const PoolAnswer& pool, const std::vector<PoolAnswer>& al
 std::string serving_text(const ServingAnswer& a, const ServingRequest& request) {
   const ServingMetrics& m = a.run.metrics;
   std::string text =
-      fmt::format("{} on {}, {} with scheduler {}\n\n", request.engine.model,
-                  devices_text(a.pools), request.engine.engine, request.scheduler.name);
+      fmt::format("{} on {}, {} with scheduler {}\n\n", request.engine.model, devices_text(a.pools),
+                  request.engine.engine, request.scheduler.name);
   Table table({{"", Table::Align::kLeft},
                {"mean (90 % by the model's error)", Table::Align::kRight},
                {"p50", Table::Align::kRight},

@@ -80,10 +80,10 @@ struct ServingRun {
   bool gave_up = false;  ///< It ended with requests under way: see FleetOptions::giving_up.
   ServingMetrics metrics;
   int64_t steps = 0;
-  int64_t kv_blocks = 0;       ///< Of all replicas, …
-  int64_t kv_peak_blocks = 0;  ///< … the most that were in use, summed over replicas, …
-  double kv_mean_use = 0;      ///< … and the share in use while steps ran.
-  double replica_seconds = 0;  ///< That replicas were running or starting, of all.
+  int64_t kv_blocks = 0;             ///< Of all replicas, …
+  int64_t kv_peak_blocks = 0;        ///< … the most that were in use, summed over replicas, …
+  double kv_mean_use = 0;            ///< … and the share in use while steps ran.
+  double replica_seconds = 0;        ///< That replicas were running or starting, of all.
   std::vector<ReplicaUse> replicas;  ///< Those of `pool`, then those of `decode_pool`.
   std::vector<RequestRecord> requests;
   std::vector<SeriesPoint> series;

@@ -21,8 +21,7 @@ Arrangement Option::arrangement() const {
 double cost(const Arrangement& arrangement, const DevicePrices& prices) {
   if (!prices.given()) return arrangement.devices();
   double sum = 0;
-  for (const ArrangedPool& pool : arrangement.pools)
-    sum += prices.of(pool.device) * pool.devices();
+  for (const ArrangedPool& pool : arrangement.pools) sum += prices.of(pool.device) * pool.devices();
   return sum;
 }
 
@@ -37,7 +36,7 @@ std::vector<Option> single_engines(const KnownEngines& engines) {
   for (const KnownEngine& e : engines.all()) {
     if (!e.keeps()) continue;
     const int64_t tokens = engines.kind(e.device).engine.max_batched_tokens;
-    all.push_back({{{{"engines", e.device, e.layout, 1, tokens}}}, 1, e.pace, {}, {}});
+    all.push_back({{{{"engines", e.device, e.layout, 1, tokens}}}, 1, e.pace, {}, {}, false});
   }
   return all;
 }
@@ -62,9 +61,8 @@ std::vector<Option> pairs(const KnownEngines& engines, const OfferedLoad& load,
         option.pace.requests =
             std::min(workers * prefill.pace.prompts, decoders * decode.pace.answers);
         option.pace.under_way = option.pace.requests * decode.trickle.e2e.value;
-        const double value = load.asked() > 0
-                                 ? option.pace.requests / cost(option.unit, prices)
-                                 : option.pace.requests;
+        const double value = load.asked() > 0 ? option.pace.requests / cost(option.unit, prices)
+                                              : option.pace.requests;
         if (best && value <= best->first) continue;
         best = {value, std::move(option)};
       }

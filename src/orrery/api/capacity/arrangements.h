@@ -11,9 +11,10 @@ namespace orrery {
 struct Option {
   Arrangement unit;
   int copies = 1;
-  EnginePace pace;       ///< Of a unit, `requests` and `under_way` alone: what its step times allow.
-  LoadPoint kept;  ///< Of no load: not yet known.
+  EnginePace pace;  ///< Of a unit, `requests` and `under_way` alone: what its step times allow.
+  LoadPoint kept;   ///< Of no load: not yet known.
   std::optional<LoadPoint> broken;
+  bool exact = false;  ///< By whole runs.
 
   Arrangement arrangement() const;
   int devices() const { return unit.devices() * copies; }

@@ -62,8 +62,7 @@ void KnownEngines::add(const DeviceKind& kind, const std::vector<ServingLayout>&
       if (e.layout.devices() > devices)
         throw_infeasible(fmt::format("it needs {} devices", e.layout.devices()));
       e.engine = session_.serving_engine(wanted);
-      const Arrangement alone = {
-          {{"engines", e.device, e.layout, 1, wanted.max_batched_tokens}}};
+      const Arrangement alone = {{{"engines", e.device, e.layout, 1, wanted.max_batched_tokens}}};
       const ServingRun run = run_pools(serving(alone, load_.trickle()), pools(alone));
       e.trickle = load_point(kTrickle, run.requests, request_.promise, 0);
       if (!std::isfinite(e.trickle.ttft.value))
@@ -89,9 +88,8 @@ const DeviceKind& KnownEngines::kind(const std::string& device) const {
 }
 
 const KnownEngine& KnownEngines::of(const std::string& device, const ServingLayout& layout) const {
-  const auto found = std::ranges::find_if(engines_, [&](const KnownEngine& e) {
-    return e.device == device && e.layout == layout;
-  });
+  const auto found = std::ranges::find_if(
+      engines_, [&](const KnownEngine& e) { return e.device == device && e.layout == layout; });
   if (found == engines_.end()) throw_internal("a layout without an engine");
   return *found;
 }

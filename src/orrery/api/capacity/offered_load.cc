@@ -66,8 +66,9 @@ int64_t OfferedLoad::count(double load, const Effort& effort) const {
   double wanted = 0;
   if (traffic_.count > 0)
     wanted = static_cast<double>(traffic_.count);
-  else if (unit_ == LoadUnit::kTableSpeed)
-    wanted = static_cast<double>(std::min(rows_, kMostCount));
+  else if (unit_ == LoadUnit::kTableSpeed)  // again and again where it is over too soon
+    wanted = std::min(std::max(load * table_rate_ * settling_.value, static_cast<double>(rows_)),
+                      double{kMostCount});
   else if (unit_ == LoadUnit::kUsers)
     wanted = std::clamp(kRounds * load, double{kLeastCount}, double{kMostCount});
   else

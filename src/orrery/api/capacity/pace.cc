@@ -58,7 +58,8 @@ int64_t next(int64_t n) { return std::max(n + 1, n * 5 / 4); }
 
 }  // namespace
 
-EnginePace pace_of(const ServingEngine& engine, const ServingLayout& layout, const PaceQuestion& asked) {
+EnginePace pace_of(const ServingEngine& engine, const ServingLayout& layout,
+                   const PaceQuestion& asked) {
   const SteadyEngine steady(engine, layout, asked);
   const int ranks = layout.attention_data;
   const int64_t budget = asked.max_batched_tokens;

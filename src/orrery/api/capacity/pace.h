@@ -28,6 +28,7 @@ struct EnginePace {
   double answers = 0;    ///< … and answers after their first token, likewise.
 };
 
-EnginePace pace_of(const ServingEngine& engine, const ServingLayout& layout, const PaceQuestion& asked);
+EnginePace pace_of(const ServingEngine& engine, const ServingLayout& layout,
+                   const PaceQuestion& asked);
 
 }  // namespace orrery

@@ -72,7 +72,10 @@ std::vector<Option> CapacitySearch::tried(const std::vector<Option>& all, Aim ai
   });
   std::vector<Option> found;
   for (std::optional<Option>& result : results)
-    if (result) found.push_back(*std::move(result));
+    if (result) {
+      result->exact = effort.to_the_end;
+      found.push_back(*std::move(result));
+    }
   return found;
 }
 
@@ -89,8 +92,7 @@ std::vector<Option> CapacitySearch::roughly(std::vector<Option> units) {
   std::ranges::stable_sort(units, [&](const Option& a, const Option& b) {
     return worth(a, a.allowed(load_)) > worth(b, b.allowed(load_));
   });
-  const auto split =
-      units.begin() + static_cast<std::ptrdiff_t>(std::min(kFirst, units.size()));
+  const auto split = units.begin() + static_cast<std::ptrdiff_t>(std::min(kFirst, units.size()));
   std::vector<Option> found = tried({units.begin(), split}, Aim::kMostLoad, kQuick);
   double best = 0;
   for (const Option& option : found) best = std::max(best, worth(option, option.kept.load));
@@ -121,9 +123,8 @@ std::vector<Option> CapacitySearch::find() {
     // As many copies as the load takes by what one carries, of those that may cost least.
     double best = 0;
     for (const Option& one : found) best = std::max(best, worth(one, one.kept.load));
-    std::erase_if(found, [&](const Option& one) {
-      return worth(one, one.kept.load) < kPromising * best;
-    });
+    std::erase_if(found,
+                  [&](const Option& one) { return worth(one, one.kept.load) < kPromising * best; });
     for (Option& one : found)
       one.copies = static_cast<int>(std::ceil(std::min(1e6, load_.asked() / one.kept.load)));
     found = tried(found, aim, kQuick);
@@ -152,6 +153,13 @@ std::vector<Option> CapacitySearch::find() {
   std::vector<Option> all = tried(close, aim, kThorough);
   for (Option& option : far) all.push_back(std::move(option));
   sort(all);
+  // Short runs flatter: who they put first is looked at as closely as those it passed.
+  while (!all.empty() && !all.front().exact) {
+    const std::vector<Option> first = tried({all.front()}, aim, kThorough);
+    all.erase(all.begin());
+    all.insert(all.end(), first.begin(), first.end());
+    sort(all);
+  }
   return all;
 }
 
@@ -209,7 +217,8 @@ void CapacitySearch::refuse_all() const {
     if (e.engine && (nearest == nullptr || e.trickle.strain < nearest->trickle.strain))
       nearest = &e;
   if (nearest == nullptr)
-    throw_infeasible(engines_.all().empty() ? "no layout is possible" : engines_.all().back().fault);
+    throw_infeasible(engines_.all().empty() ? "no layout is possible"
+                                            : engines_.all().back().fault);
   const bool named = engines_.kinds().size() > 1;
   const double percent = 100 * request_.promise.quantile;
   if (!nearest->trickle.kept()) {
@@ -233,8 +242,8 @@ void CapacitySearch::refuse_all() const {
     std::vector<Option> all = single_engines(engines_);
     for (Option& option : all) option.copies = devices_ / option.unit.devices();
     const std::vector<Option> found = tried(all, Aim::kMostLoad, kQuick);
-    const auto most = std::ranges::max_element(
-        found, {}, [](const Option& option) { return option.kept.load; });
+    const auto most =
+        std::ranges::max_element(found, {}, [](const Option& option) { return option.kept.load; });
     if (most != found.end())
       throw_infeasible(fmt::format(
           "{} need more than {} devices: the most they carry is about {}, as {}; allow more "

@@ -13,7 +13,7 @@ namespace orrery {
 ///    come near the best are left out,
 /// 2. roughly, by short runs that end once the promise is broken, all others, and the best ones
 ///    with other numbers of tokens in a step,
-/// 3. the ones near the best, to 1 % and by whole runs.
+/// 3. the ones near the best, to 1 % and by whole runs, until the best is one of them.
 class CapacitySearch {
  public:
   CapacitySearch(const CapacityRequest& request, const KnownEngines& engines,
@@ -38,7 +38,8 @@ class CapacitySearch {
   void sort(std::vector<Option>& options) const;
   /// Those that keep the promise, in the order given.
   std::vector<Option> tried(const std::vector<Option>& all, Aim aim, const Effort& effort) const;
-  /// What a unit is worth by its pace, or by what it was found to carry: load, or load for its cost.
+  /// What a unit is worth by its pace, or by what it was found to carry: load, or load for its
+  /// cost.
   double worth(const Option& unit, double load) const;
   std::vector<Option> roughly(std::vector<Option> units);
 

@@ -10,8 +10,7 @@ namespace orrery {
 /// What arrangements carry, by simulation.
 class Trials {
  public:
-  Trials(const KnownEngines& engines, const OfferedLoad& load, const Promise& promise,
-         int devices)
+  Trials(const KnownEngines& engines, const OfferedLoad& load, const Promise& promise, int devices)
       : engines_(engines), load_(load), promise_(promise), devices_(devices) {}
 
   /// What users see under a load. Where a run need not go to the end and the promise is surely
