@@ -354,7 +354,8 @@ def plan(
 def serving(
     model: PathOrName,
     *,
-    on: PathOrName,
+    on: Optional[PathOrName] = None,
+    pools: Optional[Sequence[Mapping[str, Any]]] = None,
     rate: Optional[float] = None,
     concurrency: Optional[int] = None,
     requests: Optional[PathOrName] = None,
@@ -366,12 +367,15 @@ def serving(
 ) -> Answer:
     """What users of a served model wait for. Other options are those of ``orrery serving``, with
     ``_`` for ``-``: ``tp``, ``scheduler``, ``count``, ``seed``; ``prefill`` and ``decode`` with
-    ``workers``, ``tp`` … split prompts from answers.
+    ``workers``, ``tp`` … split prompts from answers. In place of ``on``, ``pools`` lists engines of
+    several kinds, each with ``on``, ``replicas``, ``tp`` …, and ``role``. ``price`` is a number or
+    one for each device.
 
         >>> orrery.serving("llama3-8b", on="h100-sxm", rate=5, osl=200)["ttft"]["p99_s"]
     """
     return _call(
-        "serving", model=os.fspath(model), on=os.fspath(on), rate=rate, concurrency=concurrency,
+        "serving", model=os.fspath(model), on=on and os.fspath(on),
+        pools=pools and [dict(pool) for pool in pools], rate=rate, concurrency=concurrency,
         requests=requests and os.fspath(requests), isl=isl, osl=osl, slo=slo and dict(slo),
         set=set and dict(set), **options,
     )
@@ -380,9 +384,10 @@ def serving(
 def capacity(
     model: PathOrName,
     *,
-    on: PathOrName,
+    on: Union[PathOrName, Sequence[str]],
     slo: Mapping[str, float],
-    rate: Optional[float] = None,
+    rate: Union[float, str, None] = None,
+    concurrency: Union[int, str, None] = None,
     devices: Optional[int] = None,
     quantile: Optional[float] = None,
     disaggregate: Optional[bool] = None,
@@ -391,14 +396,17 @@ def capacity(
     set: Optional[Mapping[str, str]] = None,
     **options: Any,
 ) -> Answer:
-    """The most load that keeps a promise, or the fewest devices for ``rate`` requests a second.
-    ``slo`` has ``ttft_s``, ``tpot_s`` and ``e2e_s``; other options are those of ``serving``.
+    """The most load that keeps a promise, or the cheapest engines for ``rate`` requests a second,
+    ``concurrency`` users or the table ``requests`` at ``speed`` times its rate; ``"most"`` in place
+    of a number finds the most. ``on`` may list several kinds of devices. ``slo`` has ``ttft_s``,
+    ``tpot_s`` and ``e2e_s``; other options are those of ``serving``.
 
         >>> orrery.capacity("llama3-8b", on="h100-sxm", slo={"ttft_s": 1, "tpot_s": 0.05})["most"]
     """
     return _call(
-        "capacity", model=os.fspath(model), on=os.fspath(on), slo=dict(slo), rate=rate,
-        devices=devices, quantile=quantile, disaggregate=disaggregate, isl=isl, osl=osl,
+        "capacity", model=os.fspath(model),
+        on=os.fspath(on) if isinstance(on, (str, os.PathLike)) else list(on), slo=dict(slo),
+        rate=rate, concurrency=concurrency, devices=devices, quantile=quantile, disaggregate=disaggregate, isl=isl, osl=osl,
         set=set and dict(set), **options,
     )
 

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -10,23 +11,40 @@
 
 namespace orrery {
 
-/// How much load keeps a promise, or how few devices a load needs.
+/// What load is counted in.
+enum class LoadUnit : uint8_t { kRequests, kConversations, kUsers, kTableSpeed };
+/// "requests/s", "conversations/s", "users", "times the table's rate"
+std::string_view name(LoadUnit unit);
+
+/// How much load keeps a promise, or what the cheapest engines for a load are.
 struct CapacityRequest {
-  /// The model, where it runs, who asks. `traffic.rate` above 0: that load, on the fewest devices;
-  /// 0: the most load. Layout, replicas and disaggregation are found, and so is
-  /// `engine.max_batched_tokens` unless it is fixed.
+  /// The model, who asks. Layout, replicas and disaggregation are found, and so is
+  /// `engine.max_batched_tokens` unless it is fixed. `traffic` tells the kind of load: users where
+  /// it has a concurrency, a table of requests, conversations where they have turns, or requests;
+  /// and how much of it (concurrency, speed, rate) is to be carried.
   ServingRequest serving;
+  /// Find the most load of that kind instead, as where no rate is given.
+  bool most = false;
+  /// Kinds of devices: engines on each, and prompts on one with answers on another; empty: that of
+  /// `serving.engine` alone.
+  std::vector<std::string> on;
   Promise promise;
-  int devices = 0;  ///< At most; 0: a node's, or for a given load all that the cluster has.
+  int devices = 0;  ///< At most; 0: a node's, or for a given load all that a cluster has.
   std::optional<ServingLayout> layout;  ///< No other is tried.
   bool fixed_tokens = false;            ///< `engine.max_batched_tokens` is as given.
   bool disaggregate = false;            ///< Prompts and answers by different engines are tried too.
   int threads = 0;                      ///< 0: as many as the machine has. Answers are the same.
+
+  LoadUnit unit() const;
+  /// The load to be carried; 0: the most.
+  double asked() const;
+  std::vector<std::string> kinds() const;
 };
 
 /// Engines alike, of one arrangement.
 struct ArrangedPool {
   std::string role;  ///< "engines", "prefill", "decode"
+  std::string device;
   ServingLayout layout;
   int replicas = 1;
   int64_t max_batched_tokens = 0;
@@ -49,14 +67,17 @@ struct Arrangement {
 struct CapacityCandidate {
   Arrangement arrangement;
   LoadPoint kept;  ///< The highest load that keeps the promise, or the load that was given.
-  /// The lowest load that was tried and breaks it, or the given load on one engine less.
+  /// The lowest load that was tried and breaks it, or the given load on one engine less; of
+  /// candidates that are far from the best, without what users saw.
   std::optional<LoadPoint> broken;
+  double price_per_hour = 0;  ///< 0: no price was given.
 
   double rate_per_device() const { return kept.rate / arrangement.devices(); }
 };
 
 /// One that cannot be, or cannot keep the promise, and why.
 struct ImpossibleLayout {
+  std::string device;
   ServingLayout layout;
   std::string why;
 };
@@ -64,7 +85,7 @@ struct ImpossibleLayout {
 struct CapacityAnswer {
   std::string cluster;
   int devices = 0;         ///< That could be used.
-  CapacityCandidate best;  ///< The most load, or the fewest devices.
+  CapacityCandidate best;  ///< The most load, or the cheapest: the fewest devices without prices.
   LoadPoint most;          ///< The highest load of the best arrangement, …
   double most_low = 0;     ///< … where all steps are longer by the model's error, …
   double most_high = 0;    ///< … or shorter: a 90 % interval.
@@ -77,8 +98,10 @@ struct CapacityAnswer {
 
 /// "tp 4, pp 2"
 std::string words(const ServingLayout& layout);
-/// "2 × (tp 4), 2048 tokens a step", "prefill 1 × (tp 4), decode 2 × (tp 2), …"
-std::string words(const Arrangement& arrangement);
+/// "2 × (tp 4)", "prefill 1 × (tp 4), decode 2 × (tp 2)"; with `devices` "2 × (tp 4) on h200".
+std::string words(const Arrangement& arrangement, bool devices);
+/// "5.1 requests/s", "120 users", "1.4 times the table's rate"
+std::string load_text(double load, LoadUnit unit, int digits = 3);
 /// Why `loser` is not the best: "p99 ttft 1.2 s at 5.1 requests/s".
 std::string reason(const CapacityCandidate& loser, const CapacityRequest& request);
 

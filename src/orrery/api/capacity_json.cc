@@ -1,3 +1,6 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <cmath>
 
 #include "orrery/api/capacity.h"
@@ -12,7 +15,8 @@ JsonAnswer seconds_json(Seconds seconds) {
 }
 
 JsonAnswer point_json(const LoadPoint& p) {
-  return {{"requests_per_s", p.rate},
+  return {{"load", p.load},
+          {"requests_per_s", p.rate},
           {"ttft_s", seconds_json(p.ttft)},
           {"tpot_s", seconds_json(p.tpot)},
           {"e2e_s", seconds_json(p.e2e)},
@@ -27,13 +31,13 @@ JsonAnswer candidate_json(const CapacityCandidate& c, const CapacityRequest& req
   JsonAnswer pools = JsonAnswer::array();
   for (const ArrangedPool& pool : c.arrangement.pools)
     pools.push_back({{"role", pool.role},
+                     {"device", pool.device},
                      {"replicas", pool.replicas},
                      {"layout", layout_json(pool.layout)},
                      {"max_batched_tokens", pool.max_batched_tokens}});
   json["pools"] = std::move(pools);
   json["requests_per_s_per_device"] = c.rate_per_device();
-  if (request.serving.price_per_hour > 0)
-    json["price_per_hour"] = request.serving.price_per_hour * c.arrangement.devices();
+  if (request.serving.prices.given()) json["price_per_hour"] = c.price_per_hour;
   json["load"] = point_json(c.kept);
   json["breaks"] = c.broken ? point_json(*c.broken) : JsonAnswer();
   return json;
@@ -54,26 +58,28 @@ std::string to_json(const CapacityAnswer& a, const CapacityRequest& request) {
   JsonAnswer json;
   json["schema"] = schema("capacity");
   json["model"] = request.serving.engine.model;
-  json["device"] = request.serving.engine.device;
+  json["device"] = fmt::format("{}", fmt::join(request.kinds(), ","));
   json["cluster"] = a.cluster;
   json["devices"] = a.devices;
   json["promise"] = {{"ttft_s", level.ttft.value},
                      {"tpot_s", level.tpot.value},
                      {"e2e_s", level.e2e.value},
                      {"quantile", request.promise.quantile}};
-  json["asked_requests_per_s"] = request.serving.traffic.rate;
+  json["load_unit"] = name(request.unit());
+  json["asked_load"] = request.asked();
   json["best"] = candidate(a.best);
   json["most"] = point_json(a.most);
-  json["most_low_requests_per_s"] = a.most_low;
-  json["most_high_requests_per_s"] = a.most_high;
-  if (request.serving.price_per_hour > 0)
+  json["most_low_load"] = a.most_low;
+  json["most_high_load"] = a.most_high;
+  if (request.serving.prices.given())
     json["price_per_million_tokens"] = a.run.price_per_million_tokens;
   json["energy_j_per_token"] = a.run.energy_j_per_token;
   json["others"] = list_json(a.others, candidate);
   json["frontier"] = list_json(a.frontier, candidate);
   json["curve"] = list_json(a.curve, point_json);
   json["left_out"] = list_json(a.left_out, [](const ImpossibleLayout& out) {
-    return JsonAnswer{{"layout", layout_json(out.layout)}, {"why", out.why}};
+    return JsonAnswer{
+        {"device", out.device}, {"layout", layout_json(out.layout)}, {"why", out.why}};
   });
   json["trust"] = {{"verdict", a.run.trust.verdict}, {"detail", a.run.trust.detail}};
   json["gaps"] = a.run.gaps;

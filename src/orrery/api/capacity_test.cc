@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <fstream>
+
 #include "orrery/api/session.h"
 #include "orrery/base/error.h"
 
@@ -121,7 +124,134 @@ TEST(Capacity, SaysWhatToChange) {
 
   request = small_request();
   request.serving.traffic.concurrency = 4;
-  expect_refusal(request, ErrorKind::kUsage, "finds when requests come");
+  request.serving.traffic.rate = 4;
+  expect_refusal(request, ErrorKind::kUsage, "one of --requests FILE, --rate R");
+
+  request = small_request();
+  request.on = {"h100-sxm", "l40s"};
+  request.serving.prices.named = {{"h100-sxm", 2.5}};
+  expect_refusal(request, ErrorKind::kUsage, "none of l40s");
+}
+
+TEST(Capacity, TheMostUsersAreAWholeNumber) {
+  const Session session;
+  CapacityRequest request = small_request();
+  request.layout = ServingLayout();
+  request.fixed_tokens = true;
+  request.devices = 1;
+  request.serving.traffic.concurrency = 1;
+  request.most = true;
+  const CapacityAnswer answer = session.capacity(request);
+  const double users = answer.best.kept.load;
+  EXPECT_EQ(users, std::round(users));
+  EXPECT_LE(answer.best.broken->load, std::max(users + 1, users * 1.01 + 1));
+  EXPECT_FALSE(answer.best.broken->kept());
+  // Little's law: users = requests a second times the time that each takes.
+  ServingRequest serving = request.serving;
+  serving.traffic.concurrency = static_cast<int64_t>(users);
+  const ServingMetrics metrics = session.serving(serving).run.metrics;
+  EXPECT_NEAR(metrics.requests_per_s * metrics.e2e.mean.value / users, 1, 0.1);
+  // One engine is enough for them, and two are needed for twice as many and a few.
+  request.most = false;
+  request.devices = 8;
+  request.serving.traffic.concurrency = static_cast<int64_t>(users);
+  EXPECT_EQ(session.capacity(request).best.arrangement.devices(), 1);
+}
+
+TEST(Capacity, ATableOfEvenGapsHoldsTheRateOfAMetronome) {
+  const Session session;
+  CapacityRequest request = small_request();
+  request.layout = ServingLayout();
+  request.fixed_tokens = true;
+  request.devices = 1;
+  request.serving.traffic.variation = 0;
+  const double rate = session.capacity(request).best.kept.rate;
+
+  const std::string file = testing::TempDir() + "orrery_even_gaps.csv";
+  {
+    std::ofstream table(file);
+    table << "arrived_at,num_prefill_tokens,num_decode_tokens\n";
+    for (int i = 0; i < 400; ++i) table << 0.5 * i << ",512,32\n";
+  }
+  request.serving.traffic.requests = file;
+  request.most = true;
+  const CapacityAnswer answer = session.capacity(request);
+  // Two requests a second as they were seen.
+  EXPECT_NEAR(2 * answer.best.kept.load / rate, 1, 0.02);
+  EXPECT_NEAR(answer.best.kept.rate, 2 * answer.best.kept.load, 1e-6 * rate);
+  request.most = false;
+  request.serving.traffic.speed = 0.9 * answer.best.kept.load;
+  EXPECT_EQ(session.capacity(request).best.arrangement.devices(), 1);
+}
+
+TEST(Capacity, TheCheapestKindOfDeviceCarriesALoad) {
+  const Session session;
+  CapacityRequest request = small_request();
+  request.on = {"h100-sxm", "l40s"};
+  request.devices = 4;
+  request.fixed_tokens = true;
+  request.serving.traffic.rate = 4;
+  request.promise.level = {Seconds(1), Seconds(0.1), {}};
+  for (const auto& [cheap, dear] : {std::pair("h100-sxm", "l40s"), std::pair("l40s", "h100-sxm")}) {
+    request.serving.prices.named = {{cheap, 1.0}, {dear, 100.0}};
+    const CapacityAnswer answer = session.capacity(request);
+    ASSERT_EQ(answer.best.arrangement.pools.size(), 1U);
+    EXPECT_EQ(answer.best.arrangement.pools.front().device, cheap);
+    EXPECT_DOUBLE_EQ(answer.best.price_per_hour, answer.best.arrangement.devices());
+    EXPECT_DOUBLE_EQ(answer.run.price_per_hour, answer.best.price_per_hour);
+  }
+}
+
+TEST(Serving, TwoPoolsAlikeAreOneOfTheSum) {
+  const Session session;
+  ServingRequest one = small_request().serving;
+  one.traffic.rate = 40;
+  one.traffic.count = 300;
+  one.replicas = 2;
+  one.prices.otherwise = 2;
+  ServingRequest two = one;
+  two.pools = {{"engines", one.engine, 1}, {"engines", one.engine, 1}};
+  const ServingAnswer a = session.serving(one), b = session.serving(two);
+  EXPECT_DOUBLE_EQ(a.run.metrics.ttft.p99.value, b.run.metrics.ttft.p99.value);
+  EXPECT_DOUBLE_EQ(a.run.metrics.e2e.mean.value, b.run.metrics.e2e.mean.value);
+  EXPECT_EQ(a.devices, b.devices);
+  EXPECT_DOUBLE_EQ(a.price_per_hour, 4);
+  EXPECT_DOUBLE_EQ(b.price_per_hour, 4);
+  ASSERT_EQ(b.pools.size(), 2U);
+  EXPECT_EQ(b.pools[0].use.requests, 150);
+  EXPECT_DOUBLE_EQ(b.pools[1].request_share, 0.5);
+  EXPECT_EQ(a.pools[0].use.output_tokens, 300 * 32);
+  EXPECT_EQ(b.pools[0].use.output_tokens + b.pools[1].use.output_tokens, 300 * 32);
+}
+
+TEST(Serving, PoolsOnDifferentDevices) {
+  const Session session;
+  ServingRequest request = small_request().serving;
+  request.traffic.rate = 40;
+  request.router = "least-outstanding";
+  request.prices.named = {{"h100-sxm", 2.5}, {"l40s", 0.9}};
+  EngineRequest slow = request.engine;
+  slow.device = "l40s";
+  request.pools = {{"engines", request.engine, 1}, {"engines", slow, 2}};
+  const ServingAnswer answer = session.serving(request);
+  EXPECT_EQ(devices_text(answer.pools), "1 × h100-sxm + 2 × l40s");
+  EXPECT_DOUBLE_EQ(answer.price_per_hour, 2.5 + 2 * 0.9);
+  EXPECT_DOUBLE_EQ(answer.pools[0].request_share + answer.pools[1].request_share, 1);
+  // An H100 has more than three times the bandwidth of an L40S.
+  EXPECT_GT(answer.pools[0].request_share, 1.5 * answer.pools[1].request_share / 2);
+
+  request.pools = {{"decode", slow, 2}, {"prefill", request.engine, 1}};
+  const ServingAnswer split = session.serving(request);
+  EXPECT_EQ(split.pools[0].role, "prefill");
+  EXPECT_EQ(split.pools[0].device, "h100-sxm");
+  EXPECT_EQ(split.pools[0].use.output_tokens, 400);
+  EXPECT_EQ(split.pools[1].use.output_tokens, 400 * 31);
+  EXPECT_EQ(split.pools[1].use.prompt_tokens, 0);
+
+  request.pools[1].role = "engines";
+  EXPECT_THROW(session.serving(request), Error);
+  request.pools.pop_back();
+  EXPECT_THROW(session.serving(request), Error);
 }
 
 TEST(Capacity, ByJson) {

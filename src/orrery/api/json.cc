@@ -410,11 +410,11 @@ int64_t amount_of(const Json& json, const std::string& key, int64_t otherwise) {
 /// Layout and limits of engines.
 void read_engine(const Json& json, EngineRequest& engine) {
   ServingLayout& l = engine.layout;
-  l.tensor = degree_of(json, "tp", 1);
-  l.pipeline = degree_of(json, "pp", 1);
-  l.attention_data = degree_of(json, "attention_dp", 1);
-  l.expert_tensor = json.contains("moe_tp") ? degree_of(json, "moe_tp", 1) : 0;
-  l.expert = degree_of(json, "moe_ep", 1);
+  l.tensor = degree_of(json, "tp", l.tensor);
+  l.pipeline = degree_of(json, "pp", l.pipeline);
+  l.attention_data = degree_of(json, "attention_dp", l.attention_data);
+  if (json.contains("moe_tp")) l.expert_tensor = degree_of(json, "moe_tp", 1);
+  l.expert = degree_of(json, "moe_ep", l.expert);
   engine.max_batched_tokens = amount_of(json, "max_batched_tokens", engine.max_batched_tokens);
   engine.max_seqs = amount_of(json, "max_seqs", engine.max_seqs);
 }
@@ -435,13 +435,51 @@ ServiceLevel promise_of(const Json& json) {
   return promise;
 }
 
+/// A number, or one for each kind of device.
+DevicePrices prices_of(const Json& json) {
+  DevicePrices prices;
+  const auto found = json.find("price");
+  if (found == json.end()) return prices;
+  const auto price = [](const Json& value) {
+    if (!value.is_number() || !(value.get<double>() >= 0))
+      bad_field("price", "a number of 0 or more, or one for each device");
+    return value.get<double>();
+  };
+  if (!found->is_object())
+    prices.otherwise = price(*found);
+  else
+    for (const auto& [device, value] : found->items())
+      prices.named.emplace_back(device, price(value));
+  return prices;
+}
+
+/// Pools of a fleet: what one does not say is as said for all.
+std::vector<PoolRequest> pools_of(const Json& json, const ServingRequest& all) {
+  std::vector<PoolRequest> pools;
+  const auto found = json.find("pools");
+  if (found == json.end()) return pools;
+  if (!found->is_array() || found->empty()) bad_field("pools", "a list of {'on', 'replicas' …}");
+  for (const Json& given : *found) {
+    if (!given.is_object()) bad_field("pools", "a list of {'on', 'replicas' …}");
+    refuse_unknown(given, {"on", "role", "replicas", "tp", "pp", "attention_dp", "moe_tp", "moe_ep",
+                           "max_batched_tokens", "max_seqs"});
+    PoolRequest pool = {text_of(given, "role", "engines"), all.engine,
+                        degree_of(given, "replicas", all.replicas)};
+    pool.engine.device = text_of(given, "on", all.engine.device);
+    if (pool.engine.device.empty()) bad_field("pools", "a device as 'on' in each");
+    read_engine(given, pool.engine);
+    pools.push_back(std::move(pool));
+  }
+  return pools;
+}
+
 ServingRequest serving_request(const Json& json) {
   ServingRequest r;
   EngineRequest& e = r.engine;
   static_cast<ModelChoice&>(e) = choice_of(json);
   e.model = text_of(json, "model", "");
   e.device = text_of(json, "on", "");
-  if (e.model.empty() || e.device.empty())
+  if (e.model.empty() || (e.device.empty() && !json.contains("pools")))
     throw_usage("serving and capacity need 'model' and 'on'");
   e.overrides = overrides_of(json);
   r.scheduler.name = text_of(json, "scheduler", r.scheduler.name);
@@ -488,31 +526,43 @@ ServingRequest serving_request(const Json& json) {
   t.turns = number_of(json, "turns", 0);
   t.pause = Seconds(number_of(json, "pause_s", 10));
   r.promise = promise_of(json);
-  r.price_per_hour = number_of(json, "price", 0);
+  r.prices = prices_of(json);
   r.trimming.warm_up = number_of(json, "warm_up", 0);
-  if (json.contains("prefill") || json.contains("decode") ||
-      json.contains("transfer_bytes_per_s")) {
-    Disaggregation split;
-    const auto pool = [&](const char* key, EngineRequest& engine, int& workers) {
-      engine = e;
-      const Json given = json.value(key, Json::object());
-      if (!given.is_object()) bad_field(key, "an object of 'workers', 'tp' …");
+  r.pools = pools_of(json, r);
+  if (!r.pools.empty()) e.device = r.pools.front().engine.device;
+  r.transfer = BytesPerSecond(number_of(json, "transfer_bytes_per_s", 0));
+  if (json.contains("prefill") || json.contains("decode")) {
+    if (!r.pools.empty()) throw_usage("say 'role' in 'pools', or 'prefill' and 'decode', not both");
+    for (const char* role : {"prefill", "decode"}) {
+      const Json given = json.value(role, Json::object());
+      if (!given.is_object()) bad_field(role, "an object of 'workers', 'tp' …");
       refuse_unknown(given, {"workers", "tp", "pp", "attention_dp", "moe_tp", "moe_ep",
                              "max_batched_tokens", "max_seqs"});
-      read_engine(given, engine);
-      workers = degree_of(given, "workers", 1);
-    };
-    pool("prefill", split.prefill, split.prefill_workers);
-    pool("decode", split.decode, split.decode_workers);
-    split.bandwidth = BytesPerSecond(number_of(json, "transfer_bytes_per_s", 0));
-    r.disaggregation = split;
+      r.pools.push_back({role, e, degree_of(given, "workers", 1)});
+      r.pools.back().engine.layout = {};
+      read_engine(given, r.pools.back().engine);
+    }
   }
   return r;
 }
 
 CapacityRequest capacity_request(const Json& json) {
   CapacityRequest r;
-  r.serving = serving_request(json);
+  Json numbers = json;
+  for (const char* load : {"rate", "speed", "concurrency"})
+    if (json.contains(load) && json[load] == "most") {
+      r.most = true;
+      numbers[load] = load == std::string_view("concurrency") ? 1 : 0;
+    }
+  if (json.contains("on") && json["on"].is_array()) {
+    for (const Json& kind : json["on"]) {
+      if (!kind.is_string()) bad_field("on", "a device or a list of them");
+      r.on.push_back(kind.get<std::string>());
+    }
+    if (r.on.empty()) bad_field("on", "a device or a list of them");
+    numbers["on"] = r.on.front();
+  }
+  r.serving = serving_request(numbers);
   r.promise.level = r.serving.promise;
   r.promise.quantile = number_of(json, "quantile", r.promise.quantile);
   r.devices = json.contains("devices") ? degree_of(json, "devices", 1) : 0;
@@ -850,12 +900,13 @@ std::string Session::call(std::string_view request_json) const {
   }
   if (command == "serving") {
     refuse_unknown(json, serving_fields({"replicas", "requests", "speed", "concurrency", "prefill",
-                                         "decode", "warm_up"}));
+                                         "decode", "pools", "warm_up"}));
     const ServingRequest request = serving_request(json);
     return to_json(serving(request), request);
   }
   if (command == "capacity") {
-    refuse_unknown(json, serving_fields({"quantile", "devices", "disaggregate"}));
+    refuse_unknown(json, serving_fields({"quantile", "devices", "disaggregate", "requests", "speed",
+                                         "concurrency"}));
     const CapacityRequest request = capacity_request(json);
     return to_json(capacity(request), request);
   }

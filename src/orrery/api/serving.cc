@@ -1,5 +1,7 @@
 #include "orrery/api/serving.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <thread>
@@ -32,6 +34,7 @@ ServingRequest under_load(const ServingRequest& request, double times) {
 PoolAnswer describe(const EnginePool& pool, const SampledTimes& sampled) {
   PoolAnswer answer;
   answer.role = pool.role;
+  answer.device = pool.request.device;
   answer.layout = pool.request.layout;
   answer.replicas = pool.replicas;
   answer.memory = pool.engine.memory;
@@ -83,7 +86,7 @@ DeploymentKind kind_of(const ServingRequest& request, const EnginePool& pool) {
   kind.engine = engine.engine;
   kind.device = pool.engine.cluster.device.name;
   kind.experts = pool.engine.times->work().has_experts();
-  kind.disaggregated = request.disaggregation.has_value();
+  kind.disaggregated = pool.role == "prefill";
   const auto note = [&](bool unusual, std::string what) {
     if (unusual) kind.unusual.push_back(std::move(what));
   };
@@ -97,7 +100,45 @@ DeploymentKind kind_of(const ServingRequest& request, const EnginePool& pool) {
   const std::string own = engine.engine == "vllm" ? "vllm-v1" : engine.engine;
   note(request.scheduler.name != own, "scheduler " + request.scheduler.name);
   note(request.speculation.draft_tokens > 0, "speculation");
+  note(std::ranges::any_of(request.pools,
+                           [&](const PoolRequest& other) {
+                             return other.engine.device != request.pools.front().engine.device;
+                           }),
+       "pools on different devices");
   return kind;
+}
+
+/// What each pool's engines did in the run.
+void share_out(const ServingRun& run, const std::vector<EnginePool>& engines,
+               const DevicePrices& prices, ServingAnswer& answer) {
+  size_t next = 0;
+  for (size_t i = 0; i < engines.size(); ++i) {
+    PoolAnswer& pool = answer.pools[i];
+    for (int r = 0; r < pool.replicas; ++r) {
+      const ReplicaUse& use = run.replicas[next++];
+      pool.use.requests += use.requests;
+      pool.use.prompt_tokens += use.prompt_tokens;
+      pool.use.output_tokens += use.output_tokens;
+      pool.use.busy += use.busy;
+    }
+    if (run.metrics.duration.value > 0)
+      pool.busy = std::min(1.0, pool.use.busy.value / pool.replicas / run.metrics.duration.value);
+    const Device& device = engines[i].engine.cluster.device;
+    pool.mean_power_w = pool.busy * pool.power_w + (1 - pool.busy) * device.idle_power.value;
+    if (device.idle_power.value <= 0 && pool.busy < 1)
+      add_once(answer.gaps, fmt::format("what {} takes while it is idle is not known: counted as "
+                                        "nothing",
+                                        pool.device));
+    pool.price_per_hour = prices.of(pool.device) * pool.devices();
+    answer.price_per_hour += pool.price_per_hour;
+  }
+  for (PoolAnswer& pool : answer.pools) {
+    int64_t all = 0;
+    for (const PoolAnswer& other : answer.pools)
+      if (other.role == pool.role) all += other.use.requests;
+    if (all > 0)
+      pool.request_share = static_cast<double>(pool.use.requests) / static_cast<double>(all);
+  }
 }
 
 /// Requests that show what the model's error does to a run.
@@ -136,6 +177,21 @@ std::string engine_of_scheduler(const std::string& scheduler) {
   return scheduler == "sglang" || scheduler == "trtllm" ? scheduler : "vllm";
 }
 
+std::string devices_text(const std::vector<PoolAnswer>& pools) {
+  std::vector<std::pair<std::string, int>> kinds;
+  for (const PoolAnswer& pool : pools) {
+    const auto known = std::ranges::find(kinds, pool.device, &std::pair<std::string, int>::first);
+    if (known == kinds.end())
+      kinds.emplace_back(pool.device, pool.devices());
+    else
+      known->second += pool.devices();
+  }
+  std::string text;
+  for (const auto& [device, count] : kinds)
+    text += fmt::format("{}{} × {}", text.empty() ? "" : " + ", count, device);
+  return text;
+}
+
 ServingAnswer Session::serving(const ServingRequest& request) const {
   std::vector<EnginePool> pools = engine_pools(*this, request);
   std::vector<SampledTimes> sampled;
@@ -152,6 +208,7 @@ ServingAnswer Session::serving(const ServingRequest& request) const {
     times[i] = pools[i].engine.times.get();
     for (const std::string& gap : pools[i].engine.gaps) add_once(answer.gaps, gap);
   }
+  share_out(answer.run, pools, request.prices, answer);
   if (request.curve) {
     answer.curve.resize(kCurveLoads.size());
     const auto threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
@@ -180,15 +237,25 @@ ServingAnswer Session::serving(const ServingRequest& request) const {
   answer.requests_offered = request.traffic.rate;
   answer.tokens_per_s_per_device = m.output_tokens_per_s / answer.devices;
   double watts = 0;
-  for (size_t i = 0; i < pools.size(); ++i) watts += answer.pools[i].power_w * pools[i].devices();
+  for (const PoolAnswer& pool : answer.pools) watts += pool.mean_power_w * pool.devices();
   if (m.output_tokens_per_s > 0) {
     answer.energy_j_per_token = watts / m.output_tokens_per_s;
-    answer.price_per_million_tokens =
-        request.price_per_hour * answer.devices / 3600 / m.output_tokens_per_s * 1e6;
+    answer.price_per_million_tokens = answer.price_per_hour / 3600 / m.output_tokens_per_s * 1e6;
   }
   answer.provenance = pools[0].engine.provenance;
   answer.provenance.emplace_back("scheduler", request.scheduler.name);
   answer.provenance.emplace_back("cluster", pools[0].engine.cluster.name);
+  for (size_t i = 1; i < pools.size(); ++i) {
+    const auto same_device = [&](const EnginePool& pool) {
+      return pool.request.device == pools[i].request.device;
+    };
+    if (std::any_of(pools.begin(), pools.begin() + static_cast<std::ptrdiff_t>(i), same_device))
+      continue;
+    for (const auto& [key, value] : pools[i].engine.provenance)
+      answer.provenance.emplace_back(pools[i].request.device + "." + key, value);
+    answer.provenance.emplace_back(pools[i].request.device + ".cluster",
+                                   pools[i].engine.cluster.name);
+  }
   answer.trust = trust_of(data_folder_, kind_of(request, pools[0]));
   if (!request.list_requests) answer.run.requests.clear();
   return answer;

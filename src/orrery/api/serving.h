@@ -2,11 +2,13 @@
 
 #include <array>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "orrery/api/device_prices.h"
 #include "orrery/api/serving_engine.h"
 #include "orrery/api/trust.h"
 #include "orrery/serving/fleet.h"
@@ -14,6 +16,8 @@
 #include "orrery/serving/traffic/adapters.h"
 
 namespace orrery {
+
+struct Trace;
 
 /// Who asks what of a fleet. One of `requests`, `rate` and `concurrency` says when.
 struct TrafficRequest {
@@ -37,27 +41,32 @@ struct TrafficRequest {
   Seconds pause{10};          ///< Between an answer and the next turn, on average.
   AdapterMix adapters;        ///< That requests ask for; with EngineRequest::lora_rank.
   uint64_t seed = 42;
+  std::shared_ptr<const Trace> table;  ///< Of `requests` or `lengths`, where it was read before.
 };
 
-/// Prompts and answers by different engines.
-struct Disaggregation {
-  EngineRequest prefill, decode;  ///< Layout, precision, limits; model and device as the fleet's.
-  int prefill_workers = 1, decode_workers = 1;
-  BytesPerSecond bandwidth;  ///< Between them; 0: of the cluster's fabric between nodes.
+/// Engines alike, of a fleet. Either all pools answer whole requests ("engines"), or some compute
+/// prompts ("prefill") and hand keys and values to others ("decode").
+struct PoolRequest {
+  std::string role = "engines";
+  EngineRequest engine;  ///< On its own device; the model is the fleet's.
+  int replicas = 1;
 };
 
 struct ServingRequest {
   EngineRequest engine;
   SchedulerOptions scheduler;
   int replicas = 1;
+  std::vector<PoolRequest> pools;  ///< Empty: one, `replicas` of `engine`.
   std::string router = "round-robin";
-  std::optional<Disaggregation> disaggregation;
+  /// From prefill to decode engines; 0: of the slower one's network between nodes.
+  BytesPerSecond transfer;
   std::optional<bool> asynchronous;  ///< Whether the host works ahead; nothing: as the engine does.
   Speculation speculation;
   TrafficRequest traffic;
   ServiceLevel promise;
   Trimming trimming;
-  double price_per_hour = 0;  ///< Of a device.
+  std::optional<GivingUp> giving_up;
+  DevicePrices prices;
   bool list_requests = false;
   size_t series_points = 240;
   size_t events = 0;
@@ -71,16 +80,24 @@ inline constexpr std::array<double, 8> kCurveLoads = {0.25, 0.5, 0.75, 1, 1.5, 2
 /// One pool of engines.
 struct PoolAnswer {
   std::string role;  ///< "engines", "prefill", "decode"
+  std::string device;
   ServingLayout layout;
   int replicas = 1;
   EngineMemory memory;
   KvRoom room;
-  double power_w = 0;                                ///< Of a device, while a step runs.
-  double mean_decodes = 0;                           ///< Sequences of a step, …
-  double mean_prefill_tokens = 0;                    ///< … and tokens of prompts.
+  ReplicaUse use;                  ///< Of all its engines.
+  double request_share = 0;        ///< Of the requests that came to pools of its role.
+  double busy = 0;                 ///< Share of the run's time in which an engine of it ran a step.
+  double power_w = 0;              ///< Of a device, while a step runs, …
+  double mean_power_w = 0;         ///< … and over the whole run.
+  double price_per_hour = 0;       ///< Of all its devices.
+  double mean_decodes = 0;         ///< Sequences of a step, …
+  double mean_prefill_tokens = 0;  ///< … and tokens of prompts.
   std::vector<std::pair<std::string, double>> step;  ///< Shares of a step's time, by cause.
   double step_s = 0;                                 ///< On average.
   double spread = 0;                                 ///< Of ln(true / predicted step time).
+
+  int devices() const { return layout.devices() * replicas; }
 };
 
 /// What a run said, and what it would have said with all steps shorter or longer by the model's
@@ -94,7 +111,8 @@ struct ServingAnswer {
   double requests_offered = 0;  ///< A second; 0: a closed loop.
   double energy_j_per_token = 0;
   double tokens_per_s_per_device = 0;
-  double price_per_million_tokens = 0;  ///< 0: no price was given.
+  double price_per_hour = 0;            ///< Of all devices; 0: no price was given, …
+  double price_per_million_tokens = 0;  ///< … as here.
   std::vector<std::string> gaps;
   std::vector<std::pair<std::string, std::string>> provenance;
   Trust trust;
@@ -103,6 +121,9 @@ struct ServingAnswer {
 /// The scheduler that an engine is known by, and the other way round: "trtllm" is both; "vllm-v0",
 /// "sarathi", "orca", "static" and "lightllm" run on vLLM's kernels.
 std::string engine_of_scheduler(const std::string& scheduler);
+
+/// "8 × h100-sxm", "2 × h100-sxm + 4 × l40s"
+std::string devices_text(const std::vector<PoolAnswer>& pools);
 
 std::string to_json(const ServingAnswer& answer, const ServingRequest& request);
 

@@ -1,5 +1,9 @@
 #include "orrery/api/serving_fleet.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "orrery/api/session.h"
 #include "orrery/api/traffic.h"
 #include "orrery/base/error.h"
@@ -12,6 +16,22 @@ BytesPerSecond between_engines(const Cluster& cluster, int devices) {
   const FabricTier& tier = cluster.tiers.back();
   const double share = cluster.tiers.size() > 1 ? cluster.node_size() : 1;
   return tier.bandwidth * (devices / share);
+}
+
+/// To whichever decode engine: at the pace of the slowest of them, or its own if that is less.
+KvTransfer transfer_from(const EnginePool& from, const std::vector<EnginePool>& pools,
+                         BytesPerSecond given) {
+  KvTransfer transfer = {Bytes(from.engine.kv_bytes_per_token), given,
+                         from.engine.cluster.tiers.back().latency};
+  if (given.value > 0) return transfer;
+  transfer.bandwidth = between_engines(from.engine.cluster, from.request.layout.devices());
+  for (const EnginePool& to : pools) {
+    if (to.role != "decode") continue;
+    transfer.bandwidth = std::min(transfer.bandwidth,
+                                  between_engines(to.engine.cluster, to.request.layout.devices()));
+    transfer.latency = std::max(transfer.latency, to.engine.cluster.tiers.back().latency);
+  }
+  return transfer;
 }
 
 ReplicaOptions replica_options(const ServingRequest& request, const EnginePool& pool) {
@@ -29,25 +49,40 @@ ReplicaOptions replica_options(const ServingRequest& request, const EnginePool& 
   return options;
 }
 
+/// Those for prompts first.
+std::vector<PoolRequest> ordered(std::vector<PoolRequest> pools) {
+  size_t whole = 0, prefill = 0, decode = 0;
+  for (const PoolRequest& pool : pools) {
+    if (pool.role != "engines" && pool.role != "prefill" && pool.role != "decode")
+      throw_usage(fmt::format("role '{}' is none of prefill and decode", pool.role));
+    ++(pool.role == "engines" ? whole : pool.role == "prefill" ? prefill : decode);
+  }
+  if (whole > 0 && prefill + decode > 0)
+    throw_usage("either every pool of a fleet has a role, prefill or decode, or none has");
+  if ((prefill == 0) != (decode == 0))
+    throw_usage(
+        "prompts and answers each need a pool: give one with role=prefill and one with "
+        "role=decode");
+  std::ranges::stable_partition(pools,
+                                [](const PoolRequest& pool) { return pool.role != "decode"; });
+  return pools;
+}
+
 }  // namespace
 
 std::vector<EnginePool> engine_pools(const Session& session, const ServingRequest& request) {
   refuse_unused(request.scheduler);
   if ((request.engine.lora_rank > 0) != (request.traffic.adapters.count > 0))
     throw_usage("adapters need both a rank (--lora-rank) and a number (--lora-adapters)");
+  std::vector<PoolRequest> wanted = ordered(request.pools);
+  if (wanted.empty()) wanted.push_back({"engines", request.engine, request.replicas});
   std::vector<EnginePool> pools;
-  const auto add = [&](std::string role, EngineRequest engine, int replicas) {
-    engine.model = request.engine.model;
-    engine.device = request.engine.device;
-    engine.overrides = request.engine.overrides;
-    engine = session.with_limits(std::move(engine));
-    pools.push_back({std::move(role), session.serving_engine(engine), engine, replicas});
-  };
-  if (request.disaggregation) {
-    add("prefill", request.disaggregation->prefill, request.disaggregation->prefill_workers);
-    add("decode", request.disaggregation->decode, request.disaggregation->decode_workers);
-  } else {
-    add("engines", request.engine, request.replicas);
+  for (PoolRequest& pool : wanted) {
+    if (!pool.engine.step_profile.empty() && pool.engine.device != wanted[0].engine.device)
+      throw_usage("--step-profile holds the times of one device: pools on others have none");
+    pool.engine.model = request.engine.model;
+    const EngineRequest engine = session.with_limits(std::move(pool.engine));
+    pools.push_back({pool.role, session.serving_engine(engine), engine, pool.replicas});
   }
   return pools;
 }
@@ -55,21 +90,13 @@ std::vector<EnginePool> engine_pools(const Session& session, const ServingReques
 ServingRun run_pools(const ServingRequest& request, const std::vector<EnginePool>& pools,
                      const std::vector<const StepTimes*>& times, bool whole) {
   FleetOptions fleet;
-  const auto fill = [&](size_t i, ReplicaPool& to) {
-    to.router = request.router;
-    for (int r = 0; r < pools[i].replicas; ++r)
-      to.replicas.push_back({times[i], pools[i].engine.room, replica_options(request, pools[i])});
-  };
-  fill(0, fleet.pool);
-  if (pools.size() > 1) {
-    fill(1, fleet.decode_pool);
-    const Disaggregation& d = *request.disaggregation;
-    const EnginePool& from = pools[0];
-    fleet.transfer.bytes_per_token = Bytes(from.engine.kv_bytes_per_token);
-    fleet.transfer.bandwidth =
-        d.bandwidth.value > 0 ? d.bandwidth
-                              : between_engines(from.engine.cluster, from.request.layout.devices());
-    fleet.transfer.latency = from.engine.cluster.tiers.back().latency;
+  fleet.pool.router = fleet.decode_pool.router = request.router;
+  for (size_t i = 0; i < pools.size(); ++i) {
+    const EnginePool& pool = pools[i];
+    const ReplicaSpec replica = {times[i], pool.engine.room, replica_options(request, pool),
+                                 transfer_from(pool, pools, request.transfer)};
+    ReplicaPool& to = pool.role == "decode" ? fleet.decode_pool : fleet.pool;
+    to.replicas.insert(to.replicas.end(), static_cast<size_t>(pool.replicas), replica);
   }
   const EngineCosts& costs = pools[0].engine.times->costs();
   fleet.before_engine = costs.before;
@@ -78,6 +105,7 @@ ServingRun run_pools(const ServingRequest& request, const std::vector<EnginePool
   fleet.seed = request.traffic.seed;
   fleet.promise = request.promise;
   fleet.trimming = request.trimming;
+  fleet.giving_up = request.giving_up;
   if (whole) {
     fleet.series_points = request.series_points;
     fleet.events = request.events;

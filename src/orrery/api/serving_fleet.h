@@ -19,7 +19,8 @@ struct EnginePool {
   int devices() const { return request.layout.devices() * replicas; }
 };
 
-/// The engines that a request asks for: one pool, or one for prompts and one for answers.
+/// The engines that a request asks for, those for prompts before those for answers. Throws `kUsage`
+/// where roles do not go together.
 std::vector<EnginePool> engine_pools(const Session& session, const ServingRequest& request);
 
 /// One run under `request.traffic`, with all steps of every pool as long as `times` says. `whole`:

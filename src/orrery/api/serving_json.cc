@@ -1,3 +1,6 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 
@@ -32,9 +35,19 @@ JsonAnswer distribution_json(const ServingAnswer& a, Distribution ServingMetrics
   return json;
 }
 
+/// "h100-sxm", "h100-sxm,l40s"
+std::string device_names(const std::vector<PoolAnswer>& pools) {
+  std::vector<std::string> names;
+  for (const PoolAnswer& pool : pools)
+    if (std::ranges::find(names, pool.device) == names.end()) names.push_back(pool.device);
+  return fmt::format("{}", fmt::join(names, ","));
+}
+
 JsonAnswer pool_json(const PoolAnswer& pool) {
   JsonAnswer json;
   json["role"] = pool.role;
+  json["device"] = pool.device;
+  json["devices"] = pool.devices();
   json["replicas"] = pool.replicas;
   json["layout"] = layout_json(pool.layout);
   json["kv_blocks"] = pool.room.blocks;
@@ -50,7 +63,14 @@ JsonAnswer pool_json(const PoolAnswer& pool) {
   JsonAnswer shares = JsonAnswer::object();
   for (const auto& [cause, share] : pool.step) shares[cause] = share;
   json["step_shares"] = std::move(shares);
+  json["requests"] = pool.use.requests;
+  json["request_share"] = pool.request_share;
+  json["prompt_tokens"] = pool.use.prompt_tokens;
+  json["output_tokens"] = pool.use.output_tokens;
+  json["busy"] = pool.busy;
   json["power_w"] = pool.power_w;
+  json["mean_power_w"] = pool.mean_power_w;
+  if (pool.price_per_hour > 0) json["price_per_hour"] = pool.price_per_hour;
   return json;
 }
 
@@ -86,7 +106,7 @@ std::string to_json(const ServingAnswer& a, const ServingRequest& request) {
   JsonAnswer json;
   json["schema"] = schema("serving");
   json["model"] = request.engine.model;
-  json["device"] = request.engine.device;
+  json["device"] = device_names(a.pools);
   json["engine"] = request.engine.engine;
   json["scheduler"] = request.scheduler.name;
   json["devices"] = a.devices;
@@ -117,7 +137,10 @@ std::string to_json(const ServingAnswer& a, const ServingRequest& request) {
   json["duration_s"] = m.duration.value;
   json["steps"] = a.run.steps;
   json["energy_j_per_token"] = a.energy_j_per_token;
-  if (request.price_per_hour > 0) json["price_per_million_tokens"] = a.price_per_million_tokens;
+  if (a.price_per_hour > 0) {
+    json["price_per_hour"] = a.price_per_hour;
+    json["price_per_million_tokens"] = a.price_per_million_tokens;
+  }
   JsonAnswer pools = JsonAnswer::array();
   for (const PoolAnswer& pool : a.pools) pools.push_back(pool_json(pool));
   json["pools"] = std::move(pools);

@@ -94,17 +94,15 @@ LengthSampler sampler(const TrafficRequest& request) {
     const VidurRequests law = vidur_law(request);
     return LengthSampler::uniform_total(law.least, law.most, law.ratio);
   }
-  return LengthSampler::empirical(lengths_of(read_trace(Source::from_file(request.lengths))));
+  return LengthSampler::empirical(lengths_of(*read_table(request)));
 }
 
 std::unique_ptr<RequestSource> make_requests(const TrafficRequest& request) {
   const int ways = !request.requests.empty() + (request.rate > 0) + (request.concurrency > 0);
   if (ways != 1)
     throw_usage("say when requests come: one of --requests FILE, --rate R and --concurrency C");
-  if (!request.requests.empty()) {
-    auto trace = std::make_shared<const Trace>(read_trace(Source::from_file(request.requests)));
-    return make_replay(std::move(trace), {.speed = request.speed, .count = request.count});
-  }
+  if (!request.requests.empty())
+    return make_replay(read_table(request), {.speed = request.speed, .count = request.count});
   const SharedPrefixes prefixes = {request.prefix_tokens, request.prefixes};
   if (request.concurrency > 0) {
     const int64_t count = request.count > 0 ? request.count : kUsualRounds * request.concurrency;
@@ -126,6 +124,13 @@ std::unique_ptr<RequestSource> make_requests(const TrafficRequest& request) {
 }
 
 }  // namespace
+
+std::shared_ptr<const Trace> read_table(const TrafficRequest& request) {
+  if (request.table) return request.table;
+  const std::string& file = request.requests.empty() ? request.lengths : request.requests;
+  if (file.empty() || (request.requests.empty() && like_vidur(request))) return nullptr;
+  return std::make_shared<const Trace>(read_trace(Source::from_file(file)));
+}
 
 std::unique_ptr<RequestSource> make_traffic(const TrafficRequest& request) {
   std::unique_ptr<RequestSource> source = make_requests(request);

@@ -1,6 +1,10 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <sstream>
 
 #include "orrery/api/capacity.h"
 #include "orrery/cli/progress.h"
@@ -14,7 +18,7 @@ class CapacityCommand final : public Command {
  public:
   void declare(CLI::App& app) override {
     app_ = &app;
-    options_.declare_model(app);
+    options_.declare_model(app)->required();
     app.add_option("--slo", slo_,
                    "What users are promised: ttft=0.5s,tpot=50ms,e2e=…; ttft (time to first token) "
                    "or e2e (whole answers), and tpot (time per output token)")
@@ -26,16 +30,26 @@ class CapacityCommand final : public Command {
         ->check(CLI::Range(0.01, 0.9999))
         ->capture_default_str();
     app.add_option("--devices", request_.devices,
-                   "Devices at most; a node's unless given, with --rate all of the cluster")
+                   "Devices at most; a node's unless given, for a given load all of the cluster")
         ->type_name("N")
         ->check(CLI::Range(1, 1 << 20));
-    app.add_option("--rate", options_.request.traffic.rate,
-                   "Requests a second to be carried by the fewest devices; the most load is found "
-                   "unless given")
-        ->type_name("R")
-        ->check(CLI::Range(1e-3, 1e6));
+    app.add_option(
+           "--rate", rate_,
+           "Requests a second (conversations with --turns) to be carried at the least cost; "
+           "'most' finds the most, as where no load is given")
+        ->type_name("R|most");
+    app.add_option("--concurrency", concurrency_,
+                   "The same for users who wait for an answer before they ask again")
+        ->type_name("C|most");
+    app.add_option("--requests", options_.request.traffic.requests,
+                   "The same for a table of requests (see orrery serving), at its own rate …")
+        ->type_name("FILE");
+    app.add_option("--speed", speed_, "… or at so many times that")
+        ->type_name("X|most")
+        ->needs("--requests");
     app.add_flag("--disaggregate", request_.disaggregate,
-                 "Try prompts and answers by different engines too");
+                 "Try prompts and answers by different engines too; so is done where --on names "
+                 "several kinds of devices");
     options_.declare_price(app);
     options_.declare_layout(app);
     options_.declare_router(app);
@@ -44,19 +58,35 @@ class CapacityCommand final : public Command {
     options_.model.declare(app);
     declare_json(app);
     app.footer(
+        "--on A,B tries engines on each, and prompts on one with answers on the other; --price\n"
+        "A=2.5,B=0.9 makes the cheapest the best, not the fewest devices.\n"
         "Searched: tensor, pipeline, expert and data-parallel attention degrees (powers of two) "
         "that\n"
         "fit, replicas, and tokens of a step; those that are given are not. Each arrangement is\n"
-        "simulated at one rate after the other, roughly first and the best ones to 1 %.\n"
+        "simulated under one load after the other, roughly first and the best ones to 1 %.\n"
         "Exit code 4: nothing keeps the promise; the message says what a lone user would see.\n\n"
         "Examples:\n"
         "  orrery capacity llama3-70b --on h100-sxm --slo ttft=1s,tpot=50ms --isl 1024 --osl 256\n"
-        "  orrery capacity llama3-8b --on l40s --slo ttft=500ms,tpot=40ms --rate 20 --price 1.2");
+        "  orrery capacity llama3-8b --on l40s --slo ttft=500ms,tpot=40ms --rate 20 --price 1.2\n"
+        "  orrery capacity llama3-8b --on h100-sxm --slo ttft=1s,tpot=40ms --concurrency most\n"
+        "  orrery capacity llama3-70b --on h100-sxm,h200 --slo ttft=1s,tpot=50ms --rate 10 \\\n"
+        "      --price h100-sxm=2.5,h200=3.2");
   }
 
   int run() override {
     CapacityRequest request = request_;
     request.serving = options_.resolved();
+    TrafficRequest& traffic = request.serving.traffic;
+    double users = 0;
+    read_load("--rate", rate_, 1e-3, 1e6, traffic.rate, request.most);
+    read_load("--concurrency", concurrency_, 1, 1 << 24, users, request.most);
+    read_load("--speed", speed_, 1e-6, 1e6, traffic.speed, request.most);
+    traffic.concurrency = std::llround(users);
+    if (concurrency_ == kMost) traffic.concurrency = 1;
+    std::stringstream kinds(request.serving.engine.device);
+    for (std::string kind; std::getline(kinds, kind, ',');)
+      if (std::ranges::find(request.on, kind) == request.on.end()) request.on.push_back(kind);
+    request.serving.engine.device = request.on.front();
     request.promise.level = read_promise(slo_);
     request.fixed_tokens = given("--max-batched-tokens");
     if (given("--tp") || given("--pp") || given("--attention-dp") || given("--moe-tp") ||
@@ -72,17 +102,33 @@ class CapacityCommand final : public Command {
   }
 
  private:
+  static constexpr const char* kMost = "most";
+
+  static void read_load(const char* option, const std::string& text, double least, double largest,
+                        double& load, bool& most) {
+    if (text.empty()) return;
+    if (text == kMost) {
+      most = true;
+      return;
+    }
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), load);
+    if (error != std::errc() || end != text.data() + text.size() ||
+        !(load >= least && load <= largest))
+      throw_usage(fmt::format("{} '{}': give a number from {:g} to {:g}, or most", option, text,
+                              least, largest));
+  }
+
   bool given(const std::string& option) const { return app_->get_option(option)->count() > 0; }
 
   CLI::App* app_ = nullptr;
   ServingOptions options_;
   CapacityRequest request_;
-  std::string slo_;
+  std::string slo_, rate_, concurrency_, speed_;
 };
 
 const Registration<Command> kCapacity(
     {.name = "capacity",
-     .summary = "The most load that keeps a promise to users, or the fewest devices for a load",
+     .summary = "The most load that keeps a promise to users, or the cheapest engines for a load",
      .source = "",
      .parameters = {}},
     [] { return std::make_unique<CapacityCommand>(); });

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "orrery/base/output_file.h"
 #include "orrery/cli/progress.h"
@@ -14,23 +15,32 @@ namespace {
 class ServingCommand final : public Command {
  public:
   void declare(CLI::App& app) override {
-    options_.declare_model(app);
+    CLI::Option* on = options_.declare_model(app);
     options_.declare_engine(app);
     options_.declare_layout(app);
     options_.declare_replicas(app);
+    CLI::Option* pools =
+        app.add_option("--pool", pools_,
+                       "In place of --on, once for each kind of engine: "
+                       "DEVICE:tp=2,replicas=3,role=prefill; also pp, attention-dp, moe-tp, "
+                       "moe-ep, max-seqs, max-batched-tokens; the rest is as said for all")
+            ->type_name("POOL")
+            ->take_all()
+            ->excludes(on);
     options_.declare_router(app);
     options_.declare_times(app);
     options_.declare_traffic(app);
     options_.model.declare(app);
     CLI::Option* apart =
         app.add_flag("--disaggregate", disaggregate_,
-                     "Prompts and answers by different engines (--prefill-…, --decode-…)");
+                     "Prompts and answers by different engines (--prefill-…, --decode-…)")
+            ->excludes(pools);
     declare_pool(app, "prefill", prefill_, prefill_workers_, apart);
     declare_pool(app, "decode", decode_, decode_workers_, apart);
     app.add_option("--transfer", transfer_,
-                   "Bandwidth between them, e.g. 50GB/s; the cluster's network unless given")
-        ->type_name("RATE")
-        ->needs(apart);
+                   "Bandwidth from prefill to decode engines, e.g. 50GB/s; the cluster's network "
+                   "unless given")
+        ->type_name("RATE");
     app.add_option("--slo", slo_,
                    "A promise, to count who it is kept to: ttft=0.5s,tpot=50ms,e2e=…")
         ->type_name("PROMISE");
@@ -55,7 +65,10 @@ class ServingCommand final : public Command {
         "Examples:\n"
         "  orrery serving llama3-8b --on h100-sxm --rate 5 --isl lognormal:1024:0.8 --osl 200\n"
         "  orrery serving llama3-70b --on h200 --tp 4 --dtype fp8 --concurrency 64 --isl 1024 \\\n"
-        "      --osl 1024 --slo ttft=1s,tpot=40ms");
+        "      --osl 1024 --slo ttft=1s,tpot=40ms\n"
+        "  orrery serving llama3-8b --pool h100-sxm:replicas=2 --pool l40s:replicas=4 --rate 40 "
+        "\\\n"
+        "      --router least-outstanding --price h100-sxm=2.5,l40s=0.9");
   }
 
   int run() override {
@@ -64,14 +77,18 @@ class ServingCommand final : public Command {
     request.list_requests = !csv_.empty() || !html_.empty() || !perfetto_.empty();
     request.curve = !html_.empty();
     if (!perfetto_.empty()) request.events = kMostEvents;
-    if (disaggregate_) {
-      Disaggregation d;
-      d.prefill = pool_of(request.engine, prefill_);
-      d.decode = pool_of(request.engine, decode_);
-      d.prefill_workers = prefill_workers_;
-      d.decode_workers = decode_workers_;
-      if (!transfer_.empty()) d.bandwidth = read_bandwidth(transfer_);
-      request.disaggregation = d;
+    if (disaggregate_)
+      request.pools = {{"prefill", pool_of(request.engine, prefill_), prefill_workers_},
+                       {"decode", pool_of(request.engine, decode_), decode_workers_}};
+    for (const std::string& pool : pools_) request.pools.push_back(read_pool(pool, request));
+    if (!pools_.empty()) request.engine.device = request.pools.front().engine.device;
+    if (request.engine.device.empty())
+      throw_usage("say where the model runs: --on DEVICE, or --pool DEVICE:… once for each kind");
+    if (!transfer_.empty()) {
+      if (std::ranges::none_of(request.pools,
+                               [](const PoolRequest& p) { return p.role == "prefill"; }))
+        throw_usage("--transfer goes with --disaggregate or pools of role=prefill");
+      request.transfer = read_bandwidth(transfer_);
     }
     ServingAnswer answer;
     {
@@ -142,6 +159,7 @@ class ServingCommand final : public Command {
   bool disaggregate_ = false;
   PoolOptions prefill_, decode_;
   int prefill_workers_ = 1, decode_workers_ = 1;
+  std::vector<std::string> pools_;
   std::string transfer_, slo_, csv_, html_, perfetto_;
 };
 

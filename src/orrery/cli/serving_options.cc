@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <sstream>
 #include <stdexcept>
 
@@ -29,17 +30,41 @@ double quantity(const std::string& text, Dimension dimension, std::string_view o
   }
 }
 
+double read_price(const std::string& text) {
+  double price = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), price);
+  if (error != std::errc() || end != text.data() + text.size() || !(price >= 0 && price <= 1e6))
+    throw_usage(fmt::format("--price '{}': give a number, or DEVICE=NUMBER,…", text));
+  return price;
+}
+
+DevicePrices read_prices(const std::string& text) {
+  DevicePrices prices;
+  if (text.empty()) return prices;
+  if (text.find('=') == std::string::npos) {
+    prices.otherwise = read_price(text);
+    return prices;
+  }
+  std::stringstream stream(text);
+  std::string item;
+  while (std::getline(stream, item, ',')) {
+    const auto [device, price] = split_pair(item, "--price");
+    prices.named.emplace_back(device, read_price(price));
+  }
+  return prices;
+}
+
 }  // namespace
 
-void ServingOptions::declare_model(CLI::App& app) {
+CLI::Option* ServingOptions::declare_model(CLI::App& app) {
   app.add_option("MODEL", request.engine.model,
                  "A language model of the zoo, or the config.json of a Hugging Face model")
       ->required();
-  app.add_option("--on", request.engine.device,
-                 "The device, in the cluster it is usually in, or a cluster")
-      ->type_name("DEVICE")
-      ->required();
+  CLI::Option* on = app.add_option("--on", request.engine.device,
+                                   "The device, in the cluster it is usually in, or a cluster")
+                        ->type_name("DEVICE");
   declare_set(app, sets);
+  return on;
 }
 
 void ServingOptions::declare_engine(CLI::App& app) {
@@ -226,10 +251,8 @@ void ServingOptions::declare_traffic(CLI::App& app) {
 }
 
 void ServingOptions::declare_price(CLI::App& app) {
-  app.add_option("--price", request.price_per_hour,
-                 "Of a device for an hour, for the price of tokens")
-      ->type_name("PRICE")
-      ->check(CLI::Range(0.0, 1e6));
+  app.add_option("--price", price, "Of a device for an hour: 2.5, or by kind h100-sxm=2.5,l40s=0.9")
+      ->type_name("PRICE");
 }
 
 ServingRequest ServingOptions::resolved() const {
@@ -243,6 +266,7 @@ ServingRequest ServingOptions::resolved() const {
       r.engine.overrides.emplace_back(path, value);
   }
   r.engine.engine = engine.empty() ? engine_of_scheduler(r.scheduler.name) : engine;
+  r.prices = read_prices(price);
   r.engine.precision.linear = dtype;
   r.engine.precision.experts = expert_dtype.empty() ? dtype : expert_dtype;
   r.engine.precision.cache = kv_dtype;
@@ -255,6 +279,52 @@ ServingRequest ServingOptions::resolved() const {
   r.traffic.period = Seconds(period_s);
   r.traffic.pause = Seconds(pause_s);
   return r;
+}
+
+PoolRequest read_pool(const std::string& text, const ServingRequest& all) {
+  const size_t colon = text.find(':');
+  PoolRequest pool = {"engines", all.engine, all.replicas};
+  pool.engine.device = text.substr(0, colon);
+  if (pool.engine.device.empty())
+    throw_usage("--pool begins with a device: DEVICE:tp=2,replicas=3");
+  if (colon == std::string::npos) return pool;
+  std::stringstream stream(text.substr(colon + 1));
+  std::string item;
+  while (std::getline(stream, item, ',')) {
+    const auto [key, value] = split_pair(item, "--pool");
+    if (key == "role") {
+      if (value != "prefill" && value != "decode")
+        throw_usage(fmt::format("--pool: role '{}' is none of prefill and decode", value));
+      pool.role = value;
+      continue;
+    }
+    ServingLayout& l = pool.engine.layout;
+    int* const degree = key == "replicas"       ? &pool.replicas
+                        : key == "tp"           ? &l.tensor
+                        : key == "pp"           ? &l.pipeline
+                        : key == "attention-dp" ? &l.attention_data
+                        : key == "moe-tp"       ? &l.expert_tensor
+                        : key == "moe-ep"       ? &l.expert
+                                                : nullptr;
+    int64_t* const limit = key == "max-seqs"             ? &pool.engine.max_seqs
+                           : key == "max-batched-tokens" ? &pool.engine.max_batched_tokens
+                                                         : nullptr;
+    if (degree == nullptr && limit == nullptr)
+      throw_usage(
+          fmt::format("--pool: '{}' is none of replicas, role, tp, pp, attention-dp, "
+                      "moe-tp, moe-ep, max-seqs and max-batched-tokens",
+                      key));
+    int64_t number = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (error != std::errc() || end != value.data() + value.size() || number < 1 ||
+        number > (degree != nullptr ? int64_t{1} << 20 : kMost))
+      throw_usage(fmt::format("--pool: {} '{}' is not a count", key, value));
+    if (degree != nullptr)
+      *degree = static_cast<int>(number);
+    else
+      *limit = number;
+  }
+  return pool;
 }
 
 ServiceLevel read_promise(const std::string& text) {

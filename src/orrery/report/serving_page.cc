@@ -192,16 +192,34 @@ std::string waterfall_html(const ServingAnswer& a) {
   return html + "</ul>";
 }
 
+/// What each pool had of the work, where there are several.
+std::string pools_html(const ServingAnswer& a) {
+  if (a.pools.size() < 2) return {};
+  std::string html =
+      "  <section>\n    <h2>Pools of engines</h2>\n    <table><thead><tr><th></th><th>devices</th>"
+      "<th>requests</th><th>prompt tokens</th><th>output tokens</th><th>busy</th><th>power</th>"
+      "<th>price an hour</th></tr></thead><tbody>";
+  for (const PoolAnswer& pool : a.pools)
+    html += fmt::format(
+        "<tr><td>{}</td><td>{}</td><td>{:.1f} %</td><td>{}</td><td>{}</td><td>{:.1f} %</td>"
+        "<td>{:.0f} W</td><td>{}</td></tr>\n",
+        html_text(pool_title(pool, a.pools)), pool.devices(), 100 * pool.request_share,
+        pool.use.prompt_tokens, pool.use.output_tokens, 100 * pool.busy,
+        pool.mean_power_w * pool.devices(),
+        pool.price_per_hour > 0 ? fmt::format("{:.4g}", pool.price_per_hour) : std::string());
+  return html + "</tbody></table>\n  </section>\n";
+}
+
 std::string steps_html(const ServingAnswer& a) {
   constexpr std::array<std::string_view, 8> kColors = {"#4e79a7", "#f28e2b", "#e15759", "#59a14f",
                                                        "#b07aa1", "#d37295", "#c6ccd6", "#9c755f"};
   std::string html;
   for (const PoolAnswer& pool : a.pools) {
     html += fmt::format(
-        "    <h3>{}: {} × ({})</h3>\n    <p>{} on average; {:.1f} sequences decode, {:.1f} tokens "
+        "    <h3>{}</h3>\n    <p>{} on average; {:.1f} sequences decode, {:.1f} tokens "
         "of prompts.</p>\n    <div class=\"bar-of-parts\">",
-        html_text(pool.role), pool.replicas, html_text(words(pool.layout)),
-        format_seconds(pool.step_s), pool.mean_decodes, pool.mean_prefill_tokens);
+        html_text(pool_title(pool, a.pools)), format_seconds(pool.step_s), pool.mean_decodes,
+        pool.mean_prefill_tokens);
     std::string legend;
     for (size_t i = 0; i < pool.step.size(); ++i) {
       const auto& [cause, share] = pool.step[i];
@@ -228,19 +246,19 @@ std::string serving_page(const ServingAnswer& a, const ServingRequest& request) 
   }
   return filled(
       embedded::serving_html,
-      {{"{{title}}", html_text(request.engine.model + " on " + request.engine.device)},
+      {{"{{title}}", html_text(request.engine.model + " on " + devices_text(a.pools))},
        {"{{page_css}}", std::string(embedded::page_css)},
        {"{{compare_css}}", std::string(embedded::compare_css)},
        {"{{serving_css}}", std::string(embedded::serving_css)},
        {"{{model}}", html_text(request.engine.model)},
-       {"{{conditions}}",
-        html_text(fmt::format("{} × {}, {} with scheduler {}", a.devices, request.engine.device,
-                              request.engine.engine, request.scheduler.name))},
+       {"{{conditions}}", html_text(fmt::format("{}, {} with scheduler {}", devices_text(a.pools),
+                                                request.engine.engine, request.scheduler.name))},
        {"{{figures}}", figures_html(a, request)},
        {"{{latencies}}", latencies_html(a)},
        {"{{curve}}", curve_html(a, request)},
        {"{{course}}", course_html(a)},
        {"{{waterfall}}", waterfall_html(a)},
+       {"{{pools}}", pools_html(a)},
        {"{{steps}}", steps_html(a)},
        {"{{gaps}}", gaps}});
 }

@@ -18,6 +18,19 @@ constexpr size_t kMostRequests = 5000;
 
 int64_t nanoseconds(Seconds time) { return std::llround(time.value * 1e9); }
 
+/// "engine 3", in a fleet of several pools "engine 3, decode on h100-sxm".
+std::string engine_name(const std::vector<PoolAnswer>& pools, int replica) {
+  std::string name = fmt::format("engine {}", replica);
+  int past = 0;
+  for (const PoolAnswer& pool : pools) {
+    past += pool.replicas;
+    if (pools.size() > 1 && replica < past)
+      return fmt::format("{}, {}{}", name, pool.role == "engines" ? "" : pool.role + " on ",
+                         pool.device);
+  }
+  return name;
+}
+
 }  // namespace
 
 std::string perfetto_trace(const ServingAnswer& answer, const ServingRequest& request) {
@@ -55,7 +68,7 @@ std::string perfetto_trace(const ServingAnswer& answer, const ServingRequest& re
     const int process = kFirstReplica + e.replica;
     const int64_t begin = nanoseconds(e.begin), end = nanoseconds(e.end);
     std::vector<int64_t>& free = lines[process];
-    if (free.empty()) trace.name_process(process, fmt::format("engine {}", e.replica));
+    if (free.empty()) trace.name_process(process, engine_name(answer.pools, e.replica));
     if (e.kind == ServingEvent::Kind::kTransfer) {
       trace.async_slice(process, "transfer", transfers++, "transfer", begin, end, "{}");
       continue;
@@ -76,7 +89,7 @@ std::string perfetto_trace(const ServingAnswer& answer, const ServingRequest& re
   }
   return trace.finish(
       fmt::format(R"({{"made_by":"orrery {}","model":{},"device":{},"engine":{},"scheduler":{}}})",
-                  kVersion, json_text(request.engine.model), json_text(request.engine.device),
+                  kVersion, json_text(request.engine.model), json_text(devices_text(answer.pools)),
                   json_text(request.engine.engine), json_text(request.scheduler.name)));
 }
 

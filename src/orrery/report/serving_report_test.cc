@@ -42,6 +42,7 @@ struct Served {
     answer.run.events = {step(0, 2, 0, 100), step(1, 3, 2, 0), step(2, 4, 1, 50)};
     PoolAnswer pool;
     pool.role = "engines";
+    pool.device = "h200";
     pool.step = {{"linear layers", 0.75}, {"between steps", 0.25}};
     answer.pools = {pool};
   }
@@ -80,6 +81,35 @@ TEST(ServingTimeline, StepsThatOverlapHaveLinesOfTheirOwn) {
   EXPECT_EQ(full, 50);
 }
 
+TEST(ServingText, SaysWhatEachPoolHadOfTheWork) {
+  Served served;
+  PoolAnswer& fast = served.answer.pools[0];
+  fast.use = {30, 3000, 90, Seconds(5)};
+  fast.request_share = 0.75;
+  fast.busy = 0.5;
+  fast.mean_power_w = 300;
+  fast.price_per_hour = 3;
+  PoolAnswer slow = fast;
+  slow.device = "l40s";
+  slow.replicas = 2;
+  slow.use = {10, 1000, 30, Seconds(9)};
+  slow.request_share = 0.25;
+  served.answer.pools.push_back(slow);
+  served.answer.price_per_hour = 6;
+  const std::string text = serving_text(served.answer, served.request);
+  EXPECT_NE(text.find("a<b on 1 × h200 + 2 × l40s"), std::string::npos);
+  EXPECT_NE(text.find("h200: 1 × (tp 1)        1    75.0 %         75.0 %         75.0 %  50.0 %"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("25.0 %  50.0 %              600 W              3"), std::string::npos)
+      << text;
+  const std::string page = serving_page(served.answer, served.request);
+  EXPECT_NE(page.find("<h2>Pools of engines</h2>"), std::string::npos);
+  EXPECT_NE(page.find("<td>l40s: 2 × (tp 1)</td><td>2</td><td>25.0 %</td>"), std::string::npos);
+  EXPECT_NE(perfetto_trace(served.answer, served.request).find("engine 0, h200"),
+            std::string::npos);
+}
+
 TEST(CapacityText, NamesTheLimitAndTheRunnerUp) {
   CapacityRequest request;
   request.serving.engine.model = "m";
@@ -87,18 +117,18 @@ TEST(CapacityText, NamesTheLimitAndTheRunnerUp) {
   request.promise.level = {Seconds(1), Seconds(0.05), {}};
   CapacityAnswer answer;
   answer.cluster = "c";
-  answer.best.arrangement.pools = {{"engines", {4, 1, 1, 0, 1}, 2, 1024}};
-  answer.best.kept.rate = 16;
+  answer.best.arrangement.pools = {{"engines", "d", {4, 1, 1, 0, 1}, 2, 1024}};
+  answer.best.kept.load = answer.best.kept.rate = 16;
   answer.most = answer.best.kept;
   answer.most_low = 12;
   answer.most_high = 20;
   answer.best.broken = LoadPoint();
-  answer.best.broken->rate = 16.1;
+  answer.best.broken->load = 16.1;
   answer.best.broken->tpot = Seconds(0.051);
   answer.best.broken->tightest = PromiseTerm::kTpot;
   answer.others = {answer.best};
   answer.others[0].arrangement.pools[0].layout.tensor = 8;
-  answer.others[0].kept.rate = 14;
+  answer.others[0].kept.load = 14;
   const std::string text = capacity_text(answer, request);
   EXPECT_NE(text.find("m on d (c), p99 of requests: ttft 1.00 s, tpot 50.0 ms"), std::string::npos);
   EXPECT_NE(text.find("16 requests/s on 8 devices (12 … 20 by the model's error), 2 a device"),

@@ -19,13 +19,52 @@ std::string with_range(double value, double low, double high) {
                      format_seconds(std::max(value, high)));
 }
 
+/// What each pool had of the work.
+Table pools_table(const ServingAnswer& a) {
+  std::vector<Table::Column> columns = {{"", Table::Align::kLeft}};
+  for (const char* title :
+       {"devices", "requests", "prompt tokens", "output tokens", "busy", "power, on average"})
+    columns.push_back({title, Table::Align::kRight});
+  const bool prices = a.price_per_hour > 0;
+  if (prices) columns.push_back({"price an hour", Table::Align::kRight});
+  Table table(columns);
+  double prompt = 0, output = 0;
+  for (const PoolAnswer& pool : a.pools) {
+    prompt += static_cast<double>(pool.use.prompt_tokens);
+    output += static_cast<double>(pool.use.output_tokens);
+  }
+  const auto percent = [](double part, double whole) {
+    return fmt::format("{:.1f} %", whole > 0 ? 100 * part / whole : 0);
+  };
+  for (const PoolAnswer& pool : a.pools) {
+    std::vector<std::string> row = {pool_title(pool, a.pools),
+                                    std::to_string(pool.devices()),
+                                    percent(pool.request_share, 1),
+                                    percent(static_cast<double>(pool.use.prompt_tokens), prompt),
+                                    percent(static_cast<double>(pool.use.output_tokens), output),
+                                    percent(pool.busy, 1),
+                                    fmt::format("{:.0f} W", pool.mean_power_w * pool.devices())};
+    if (prices) row.push_back(fmt::format("{:.4g}", pool.price_per_hour));
+    table.add(row);
+  }
+  return table;
+}
+
 }  // namespace
+
+std::string pool_title(const PoolAnswer& pool, const std::vector<PoolAnswer>& all) {
+  const bool mixed = std::ranges::any_of(
+      all, [&](const PoolAnswer& other) { return other.device != pool.device; });
+  std::string name = pool.role == "engines" ? (mixed ? pool.device : "Engines") : pool.role;
+  if (mixed && pool.role != "engines") name += " on " + pool.device;
+  return fmt::format("{}: {} × ({})", name, pool.replicas, words(pool.layout));
+}
 
 std::string serving_text(const ServingAnswer& a, const ServingRequest& request) {
   const ServingMetrics& m = a.run.metrics;
   std::string text =
-      fmt::format("{} on {} × {}, {} with scheduler {}\n\n", request.engine.model, a.devices,
-                  request.engine.device, request.engine.engine, request.scheduler.name);
+      fmt::format("{} on {}, {} with scheduler {}\n\n", request.engine.model, devices_text(a.pools),
+                  request.engine.engine, request.scheduler.name);
   Table table({{"", Table::Align::kLeft},
                {"mean (90 % by the model's error)", Table::Align::kRight},
                {"p50", Table::Align::kRight},
@@ -86,11 +125,12 @@ std::string serving_text(const ServingAnswer& a, const ServingRequest& request) 
                     format_bytes(host.to_host.value), 100 * a.run.link_share(host.to_host_busy)));
   line("energy", fmt::format("{} a token", format_joules(a.energy_j_per_token)));
   if (a.price_per_million_tokens > 0)
-    line("price", fmt::format("{:.3g} a million output tokens", a.price_per_million_tokens));
+    line("price", fmt::format("{:.4g} an hour, {:.3g} a million output tokens", a.price_per_hour,
+                              a.price_per_million_tokens));
   text += hanging("  trust        ", fmt::format("{}: {}", a.trust.verdict, a.trust.detail));
+  if (a.pools.size() > 1) text += "\nPools\n" + pools_table(a).text(2);
   for (const PoolAnswer& pool : a.pools) {
-    text += fmt::format("\n{}: {} × ({})\n", pool.role == "engines" ? "Engines" : pool.role,
-                        pool.replicas, words(pool.layout));
+    text += fmt::format("\n{}\n", pool_title(pool, a.pools));
     line("memory",
          fmt::format("{} a device: weights {}, working {},{} keys and values {}",
                      format_bytes(pool.memory.capacity), format_bytes(pool.memory.weights),
@@ -99,6 +139,8 @@ std::string serving_text(const ServingAnswer& a, const ServingRequest& request) 
                          ? fmt::format(" adapters {},", format_bytes(pool.memory.adapters))
                          : std::string(),
                      format_bytes(pool.memory.cache)));
+    line("busy", fmt::format("{:.1f} % of the time, then {:.0f} W a device", 100 * pool.busy,
+                             pool.power_w));
     line("a step",
          fmt::format("{} on average: {:.1f} sequences decode, {:.1f} tokens of prompts",
                      format_seconds(pool.step_s), pool.mean_decodes, pool.mean_prefill_tokens));

@@ -107,6 +107,37 @@ class Pool {
   std::vector<Replica*> able_;
 };
 
+/// Counts who surely broke a promise.
+class BrokenPromises {
+ public:
+  explicit BrokenPromises(const std::optional<GivingUp>& giving_up) : giving_up_(giving_up) {}
+
+  void ended(uint32_t id, const RequestRecord& r) {
+    if (!giving_up_ || id < giving_up_->first || r.state != RequestRecord::State::kDone) return;
+    const ServiceLevel& level = giving_up_->level;
+    if (level.tpot.value > 0 && r.output > 1 && r.tpot() > level.tpot) ++slow_tokens_;
+    if (level.e2e.value > 0 && r.e2e() > level.e2e) ++slow_answers_;
+  }
+  /// Requests came in the order of their records: whoever came so long ago and has no first token
+  /// yet will not get it in time.
+  bool too_many(Seconds now, const std::vector<RequestRecord>& records) {
+    if (!giving_up_) return false;
+    const Seconds ttft = giving_up_->level.ttft;
+    while (ttft.value > 0 && next_ < records.size() && records[next_].arrival + ttft < now) {
+      const RequestRecord& r = records[next_];
+      const bool late = r.first_token.value <= 0 || r.ttft() > ttft;
+      if (next_ >= giving_up_->first && late) ++late_;
+      ++next_;
+    }
+    return std::max({late_, slow_tokens_, slow_answers_}) > giving_up_->tolerated;
+  }
+
+ private:
+  const std::optional<GivingUp>& giving_up_;
+  size_t next_ = 0;
+  size_t late_ = 0, slow_tokens_ = 0, slow_answers_ = 0;
+};
+
 class Fleet {
  public:
   Fleet(RequestSource& source, const FleetOptions& options)
@@ -114,6 +145,7 @@ class Fleet {
         options_(options),
         recorder_(options.after_engine),
         log_(options.series_points, options.events),
+        broken_(options.giving_up),
         disaggregated_(!options.decode_pool.replicas.empty()),
         pool_(options.pool, recorder_, log_, 0, options.seed, disaggregated_),
         decode_pool_(options.decode_pool, recorder_, log_,
@@ -130,6 +162,8 @@ class Fleet {
       if (now_ < last_) throw_internal("simulated time ran back");
       last_ = now_;
       for (size_t i = 0; i < replicas_.size(); ++i) end_steps(i);
+      gave_up_ = broken_.too_many(now_, recorder_.records());
+      if (gave_up_) break;
       if (pool_.next_review() <= now_) pool_.review(now_);
       if (decode_pool_.next_review() <= now_) decode_pool_.review(now_);
       deliver();
@@ -163,6 +197,7 @@ class Fleet {
         hand_over(index, e);
         continue;
       }
+      broken_.ended(e.id, recorder_.record(e.id));
       source_.ended(e.tag, now_ + options_.after_engine);
       if (++done_ % 16384 == 0 && options_.progress) options_.progress(done_);
     }
@@ -170,7 +205,7 @@ class Fleet {
 
   void hand_over(size_t index, const EndedSequence& e) {
     Delivery d;
-    const KvTransfer& t = options_.transfer;
+    const KvTransfer& t = options_.pool.replicas[index].transfer;
     const Bytes bytes = t.bytes_per_token * e.computed;
     d.at = now_ + t.latency + bytes / t.bandwidth;
     d.order = deliveries_made_++;
@@ -215,15 +250,17 @@ class Fleet {
 
   ServingRun result() {
     ServingRun run;
+    run.gave_up = gave_up_;
     pool_.pay(now_);
     decode_pool_.pay(now_);
     run.replica_seconds = pool_.replica_seconds() + decode_pool_.replica_seconds();
     for (Replica* replica : replicas_) {
-      if (replica->outstanding() > 0 || replica->used_blocks(now_) > 0)
+      if (!gave_up_ && (replica->outstanding() > 0 || replica->used_blocks(now_) > 0))
         throw_internal("requests or blocks were left behind");
       run.kv_blocks += replica->blocks();
       run.kv_peak_blocks += replica->peak_blocks();
       run.host += replica->host_use();
+      run.replicas.push_back(replica->use());
       log_.add(std::move(replica->log()));
     }
     run.steps = log_.steps();
@@ -240,6 +277,8 @@ class Fleet {
   const FleetOptions& options_;
   Recorder recorder_;
   StepLog log_;
+  BrokenPromises broken_;
+  bool gave_up_ = false;
   bool disaggregated_;
   Pool pool_;
   Pool decode_pool_;
@@ -275,9 +314,11 @@ ServingRun run_fleet(RequestSource& source, const FleetOptions& options) {
     throw_usage("a fleet has 10000 replicas at most");
   check(options.pool);
   check(options.decode_pool);
-  if (!options.decode_pool.replicas.empty() &&
-      !(options.transfer.bandwidth.value > 0 && options.transfer.bytes_per_token.value >= 0 &&
-        options.transfer.latency.value >= 0))
+  const auto ships = [](const ReplicaSpec& replica) {
+    const KvTransfer& t = replica.transfer;
+    return t.bandwidth.value > 0 && t.bytes_per_token.value >= 0 && t.latency.value >= 0;
+  };
+  if (!options.decode_pool.replicas.empty() && !std::ranges::all_of(options.pool.replicas, ships))
     throw_usage("keys and values need a bandwidth above 0 to go from prefill to decode engines");
   if (!(options.before_engine.value >= 0 && options.after_engine.value >= 0))
     throw_usage("times before and after the engine are 0 or more");

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,11 +12,19 @@
 
 namespace orrery {
 
+/// How keys and values go from a prefill engine to a decode engine.
+struct KvTransfer {
+  Bytes bytes_per_token;
+  BytesPerSecond bandwidth;
+  Seconds latency;
+};
+
 /// One engine of a fleet.
 struct ReplicaSpec {
   const StepTimes* times = nullptr;
   KvRoom room;  ///< Of each rank.
   ReplicaOptions options;
+  KvTransfer transfer;  ///< Of what it hands over, where it computes prompts alone.
 };
 
 /// Replicas that are started and stopped by load: every `interval`
@@ -40,18 +49,18 @@ struct ReplicaPool {
   Autoscaling autoscaling;
 };
 
-/// How keys and values go from a prefill engine to a decode engine.
-struct KvTransfer {
-  Bytes bytes_per_token;
-  BytesPerSecond bandwidth;
-  Seconds latency;
+/// When a run need not go on: more than `tolerated` of the requests from number `first` on have
+/// broken the same term of `level`.
+struct GivingUp {
+  ServiceLevel level;
+  size_t first = 0;
+  size_t tolerated = 0;
 };
 
 struct FleetOptions {
   ReplicaPool pool;
   /// Not empty: `pool` computes prompts up to the first token, these the others.
   ReplicaPool decode_pool;
-  KvTransfer transfer;
   Seconds before_engine;  ///< Of each request: network, text to tokens.
   /// … of which so much for one request after the other: those that come together enter the
   /// engines this far apart.
@@ -62,18 +71,21 @@ struct FleetOptions {
   size_t events = 0;         ///< Steps and transfers that are listed, at most.
   ServiceLevel promise;
   Trimming trimming;
+  std::optional<GivingUp> giving_up;
   /// Called now and then with the number of requests that have ended; may throw.
   std::function<void(int64_t)> progress;
 };
 
 struct ServingRun {
+  bool gave_up = false;  ///< It ended with requests under way: see FleetOptions::giving_up.
   ServingMetrics metrics;
   int64_t steps = 0;
-  int64_t kv_blocks = 0;       ///< Of all replicas, …
-  int64_t kv_peak_blocks = 0;  ///< … the most that were in use, summed over replicas, …
-  double kv_mean_use = 0;      ///< … and the share in use while steps ran.
-  HostUse host;                ///< Of all replicas.
-  double replica_seconds = 0;  ///< That replicas were running or starting, of all.
+  int64_t kv_blocks = 0;             ///< Of all replicas, …
+  int64_t kv_peak_blocks = 0;        ///< … the most that were in use, summed over replicas, …
+  double kv_mean_use = 0;            ///< … and the share in use while steps ran.
+  HostUse host;                      ///< Of all replicas.
+  double replica_seconds = 0;        ///< That replicas were running or starting, of all.
+  std::vector<ReplicaUse> replicas;  ///< Those of `pool`, then those of `decode_pool`.
   std::vector<RequestRecord> requests;
   std::vector<SeriesPoint> series;
   std::vector<ServingEvent> events;

@@ -63,7 +63,8 @@ Scenario scenario(const std::string& scheduler, uint64_t seed) {
   s.options.series_points = 50;
   if (random.integer(0, 4) == 0) {
     s.options.decode_pool = s.options.pool;
-    s.options.transfer = {Bytes(1000), BytesPerSecond(1e6), Seconds(0.01)};
+    for (ReplicaSpec& sender : s.options.pool.replicas)
+      sender.transfer = {Bytes(1000), BytesPerSecond(1e6), Seconds(0.01)};
   }
   if (random.integer(0, 4) == 0) {
     Autoscaling& scaling = s.options.pool.autoscaling;

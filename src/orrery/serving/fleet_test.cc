@@ -60,11 +60,31 @@ TEST(Fleet, TakesReplicasOfDifferentKinds) {
   EXPECT_EQ(times_of(r), (Times{{1, 2}, {3, 6}, {11, 12}}));
 }
 
+TEST(Fleet, TheSlowerReplicaGetsFewerRequestsWhereOutstandingOnesCount) {
+  const LinearTimes fast;
+  LinearTimes slow;
+  slow.base = 2;
+  FleetOptions options = two_replicas(fast, "least-outstanding");
+  options.pool.replicas[1].times = &slow;
+  std::vector<Request> requests;
+  for (int i = 0; i < 8; ++i) requests.push_back(request(0.5 * i, 4, 1));
+  // At 0.5 and 2.5 s the slow one alone has nothing to do; a tie goes to the first.
+  const ServingRun r = run(requests, options);
+  EXPECT_EQ(replicas_of(r), (std::vector<int>{0, 1, 0, 0, 0, 1, 0, 0}));
+  ASSERT_EQ(r.replicas.size(), 2U);
+  EXPECT_EQ(r.replicas[0].requests, 6);
+  EXPECT_EQ(r.replicas[1].requests, 2);
+  EXPECT_EQ(r.replicas[0].prompt_tokens, 24);
+  EXPECT_EQ(r.replicas[0].output_tokens, 6);
+  EXPECT_DOUBLE_EQ(r.replicas[0].busy.value, 5);
+  EXPECT_DOUBLE_EQ(r.replicas[1].busy.value, 4);
+}
+
 TEST(Fleet, ShipsKeysAndValuesFromPrefillToDecode) {
   const LinearTimes times;
   FleetOptions options = one_replica(times, 100, 4, "vllm-v1");
   options.decode_pool = options.pool;
-  options.transfer = {Bytes(1), BytesPerSecond(8), Seconds(0.5)};
+  options.pool.replicas[0].transfer = {Bytes(1), BytesPerSecond(8), Seconds(0.5)};
   // 1 s for the prompt, 0.5 + 8/8 s under way, when the first token is handed out, two tokens more.
   // One token needs no decode engine.
   const ServingRun r = run({request(0, 8, 3), request(10, 8, 1)}, options);
@@ -72,7 +92,11 @@ TEST(Fleet, ShipsKeysAndValuesFromPrefillToDecode) {
   EXPECT_DOUBLE_EQ(r.metrics.itl_mean.value, 1);
   EXPECT_EQ(r.kv_blocks, 200);
   EXPECT_EQ(r.kv_peak_blocks, 2 + 3);
-  options.transfer.bandwidth = BytesPerSecond(0);
+  EXPECT_EQ(r.replicas[0].prompt_tokens, 16);
+  EXPECT_EQ(r.replicas[0].output_tokens, 2);
+  EXPECT_EQ(r.replicas[1].requests, 1);
+  EXPECT_EQ(r.replicas[1].output_tokens, 2);
+  options.pool.replicas[0].transfer.bandwidth = BytesPerSecond(0);
   EXPECT_THROW(run({request(0, 8, 3)}, options), Error);
 }
 
@@ -80,7 +104,7 @@ TEST(Fleet, HoldsThePromptsBlocksWhileTheyAreShipped) {
   const LinearTimes times;
   FleetOptions options = one_replica(times, 2, 4, "vllm-v1");
   options.decode_pool = one_replica(times, 100, 4, "vllm-v1").pool;
-  options.transfer = {Bytes(1), BytesPerSecond(1), Seconds(0)};
+  options.pool.replicas[0].transfer = {Bytes(1), BytesPerSecond(1), Seconds(0)};
   // 8 tokens take 8 s to leave, and both blocks with them.
   const ServingRun r = run({request(0, 8, 2), request(0, 8, 2)}, options);
   EXPECT_EQ(times_of(r), (Times{{9, 10}, {18, 19}}));

@@ -12,7 +12,7 @@ namespace {
 /// A run must be so many times longer than a queue that it can tell of.
 constexpr double kRunOverQueue = 4;
 /// No engine serves more; where a promise asks for nothing, the search ends here.
-constexpr double kMostRate = 1e9;
+constexpr double kMostLoad = 1e9;
 constexpr double kLargestStep = 16;
 
 }  // namespace
@@ -29,10 +29,10 @@ std::string_view name(PromiseTerm term) {
   return "";
 }
 
-LoadPoint load_point(double rate, std::span<const RequestRecord> records, const Promise& promise,
+LoadPoint load_point(double load, std::span<const RequestRecord> records, const Promise& promise,
                      double warm_up) {
   LoadPoint point;
-  point.rate = rate;
+  point.load = load;
   const auto skipped = static_cast<size_t>(warm_up * static_cast<double>(records.size()));
   const std::span<const RequestRecord> counted = records.subspan(skipped);
   if (counted.empty()) return point;
@@ -57,6 +57,7 @@ LoadPoint load_point(double rate, std::span<const RequestRecord> records, const 
   point.e2e = at(e2e);
   const double came = (records.back().arrival - records.front().arrival).value;
   const double longest = came / kRunOverQueue;
+  if (came > 0) point.rate = static_cast<double>(records.size() - 1) / came;
   if (last > counted.front().arrival.value)
     point.output_tokens_per_s = tokens / (last - counted.front().arrival.value);
   point.strain = -1;
@@ -75,20 +76,42 @@ LoadPoint load_point(double rate, std::span<const RequestRecord> records, const 
   return point;
 }
 
-RateBracket highest_rate(const std::function<LoadPoint(double)>& trial, double start, double least,
-                         double precision) {
-  RateBracket bracket;
-  double rate = std::clamp(start, least, kMostRate);
-  double step = 1 + 4 * precision;
+GivingUp giving_up(const Promise& promise, int64_t count, double warm_up) {
+  GivingUp limit;
+  limit.level = promise.level;
+  limit.first = static_cast<size_t>(warm_up * static_cast<double>(count));
+  const size_t counted = static_cast<size_t>(count) - limit.first;
+  if (counted == 0) return limit;
+  // The quantile lies at or above the value of this number: when that is too long, it is.
+  const auto below = static_cast<size_t>(static_cast<double>(counted - 1) * promise.quantile);
+  limit.tolerated = counted - below - 1;
+  return limit;
+}
+
+LoadBracket highest_load(const std::function<LoadPoint(double)>& trial, const LoadSearch& search) {
+  LoadBracket bracket;
+  const auto valid = [&](double load) {
+    const double within = std::clamp(load, search.least, kMostLoad);
+    return search.whole ? std::round(within) : within;
+  };
+  // A whole number moves by one at least.
+  const auto beyond = [&](double load, double factor) {
+    const double next = valid(load * factor);
+    return next != load || !search.whole ? next : valid(factor > 1 ? load + 1 : load - 1);
+  };
+  double load = valid(search.start);
+  double step = 1 + 4 * search.precision;
   while (!bracket.kept || !bracket.broken) {
-    const LoadPoint point = trial(rate);
+    const LoadPoint point = trial(load);
     (point.kept() ? bracket.kept : bracket.broken) = point;
-    if (point.kept() ? rate >= kMostRate : rate <= least) return bracket;
-    rate = point.kept() ? std::min(kMostRate, rate * step) : std::max(least, rate / step);
+    if (point.kept() ? load >= kMostLoad : load <= search.least) return bracket;
+    load = beyond(load, point.kept() ? step : 1 / step);
     step = std::min(step * step, kLargestStep);
   }
-  while (bracket.broken->rate > bracket.kept->rate * (1 + precision)) {
-    const LoadPoint point = trial(std::sqrt(bracket.kept->rate * bracket.broken->rate));
+  while (bracket.broken->load > bracket.kept->load * (1 + search.precision)) {
+    const double middle = valid(std::sqrt(bracket.kept->load * bracket.broken->load));
+    if (middle <= bracket.kept->load || middle >= bracket.broken->load) break;
+    const LoadPoint point = trial(middle);
     (point.kept() ? bracket.kept : bracket.broken) = point;
   }
   return bracket;

@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-#include "orrery/serving/metrics.h"
+#include "orrery/serving/fleet.h"
 
 namespace orrery {
 
@@ -23,6 +23,7 @@ std::string_view name(PromiseTerm term);
 
 /// What users saw under a load.
 struct LoadPoint {
+  double load = 0;  ///< In whatever it is counted: requests a second, users …
   double rate = 0;  ///< Requests a second that came.
   Seconds ttft;     ///< At the promise's quantile, as …
   Seconds tpot;     ///< … these; infinite where more than the others were turned away.
@@ -41,20 +42,30 @@ struct LoadPoint {
 /// The requests in the order they came, but the share `warm_up` of them that came first, while the
 /// engines filled. Whoever was turned away waits for ever. A run says nothing of queues longer than
 /// itself: promises of more than a quarter of the time over which requests came count as that.
-LoadPoint load_point(double rate, std::span<const RequestRecord> records, const Promise& promise,
+LoadPoint load_point(double load, std::span<const RequestRecord> records, const Promise& promise,
                      double warm_up);
 
-/// The rates between which a promise is broken.
-struct RateBracket {
+/// When a run of `count` requests has surely broken the promise, as `load_point` sees it.
+GivingUp giving_up(const Promise& promise, int64_t count, double warm_up);
+
+/// The loads between which a promise is broken.
+struct LoadBracket {
   std::optional<LoadPoint> kept;    ///< The highest that was tried and kept it, …
   std::optional<LoadPoint> broken;  ///< … the lowest that did not.
+};
+
+/// Where to look for a load.
+struct LoadSearch {
+  double start = 1;
+  double least = 0;
+  double precision = 0.01;
+  bool whole = false;  ///< Loads are whole numbers: users.
 };
 
 /// Goes up or down from `start`, by steps that grow (1 + 4 · precision, its square, …), until the
 /// promise is kept and broken, and then halves the ratio between the two until it is
 /// 1 + `precision` or less: what lies between is not known. Gives up below `least`, with nothing
-/// kept. A promise that is kept at one rate is taken to be kept at all lower ones.
-RateBracket highest_rate(const std::function<LoadPoint(double)>& trial, double start, double least,
-                         double precision);
+/// kept. A promise that is kept at one load is taken to be kept at all lower ones.
+LoadBracket highest_load(const std::function<LoadPoint(double)>& trial, const LoadSearch& search);
 
 }  // namespace orrery

@@ -61,26 +61,86 @@ TEST(Load, APromiseLongerThanTheRunIsNotShown) {
 
 TEST(Load, FindsTheRateOfACurve) {
   int trials = 0;
-  const auto trial = [&](double rate) {
+  const auto trial = [&](double load) {
     ++trials;
     LoadPoint point;
-    point.rate = rate;
-    point.strain = rate / 37;
+    point.load = load;
+    point.strain = load / 37;
     return point;
   };
   for (const double start : {1.0, 37.0, 1000.0}) {
     trials = 0;
-    const RateBracket found = highest_rate(trial, start, 1e-3, 0.01);
-    EXPECT_LE(found.kept->rate, 37);
-    EXPECT_GT(found.broken->rate, 37);
-    EXPECT_LE(found.broken->rate / found.kept->rate, 1.01);
+    const LoadBracket found = highest_load(trial, {start, 1e-3, 0.01});
+    EXPECT_LE(found.kept->load, 37);
+    EXPECT_GT(found.broken->load, 37);
+    EXPECT_LE(found.broken->load / found.kept->load, 1.01);
     EXPECT_LE(trials, 17);
   }
-  EXPECT_FALSE(highest_rate(trial, 1000, 64, 0.01).kept);
+  EXPECT_FALSE(highest_load(trial, {1000, 64, 0.01}).kept);
+}
+
+TEST(Load, WholeLoadsEndNextToEachOther) {
+  for (const double limit : {1.5, 3.0, 37.2, 1234.5})
+    for (const double start : {1.0, 40.0, 5000.0}) {
+      const auto trial = [&](double load) {
+        EXPECT_EQ(load, std::round(load));
+        LoadPoint point;
+        point.load = load;
+        point.strain = load / limit;
+        return point;
+      };
+      const LoadBracket found = highest_load(trial, {start, 1, 1e-6, true});
+      EXPECT_EQ(found.kept->load, std::floor(limit));
+      EXPECT_EQ(found.broken->load, std::floor(limit) + 1);
+    }
+}
+
+TEST(Load, ARunGivesUpOnlyWhereItsQuantileIsBroken) {
+  // Of 1000 requests 200 do not count; the 99 % quantile of 800 lies between the values of numbers
+  // 791 and 792 of 0 … 799, so that eight may be late, and nine make it late.
+  const GivingUp limit = giving_up(promise(1, 0, 0, 0.99), 1000, 0.2);
+  EXPECT_EQ(limit.first, 200U);
+  EXPECT_EQ(limit.tolerated, 8U);
+  for (const int late : {8, 9}) {
+    std::vector<RequestRecord> records;
+    for (int i = 0; i < 1000; ++i) {
+      const double wait = i >= 1000 - late ? 2 : 0.5;
+      records.push_back(record(i, i + wait, i + wait, 1));
+    }
+    // With eight, the quantile lies a hundredth past the last that is in time: between the two.
+    const LoadPoint point = load_point(1, records, promise(1, 0, 0, 0.99), 0.2);
+    EXPECT_EQ(point.kept(), late == 8) << late;
+  }
+}
+
+TEST(Load, ARunThatGaveUpHadSurelyBrokenThePromise) {
+  LinearTimes times;
+  int gave_up = 0;
+  for (const double rate : {0.2, 0.6, 0.9, 1.1, 2.0, 5.0})
+    for (const double ttft : {1.5, 4.0, 20.0}) {
+      FleetOptions fleet = one_replica(times, 1000, 16, "vllm-v1");
+      fleet.pool.replicas[0].options.scheduler.max_seqs = 1;
+      LengthLaw prompt, answer;
+      prompt.mean = 16;
+      answer.mean = 2;
+      const Promise promised = promise(ttft, 1.5, 0, 0.95);
+      const auto run = [&] {
+        const auto source =
+            make_arrivals({rate, 1, 0, Seconds(86400)}, 500, {prompt, answer}, 1, SharedPrefixes());
+        return run_fleet(*source, fleet);
+      };
+      const bool kept = load_point(rate, run().requests, promised, 0.2).kept();
+      fleet.giving_up = giving_up(promised, 500, 0.2);
+      const ServingRun cut = run();
+      gave_up += cut.gave_up;
+      EXPECT_FALSE(cut.gave_up && kept) << rate << " " << ttft;
+      EXPECT_TRUE(cut.gave_up || load_point(rate, cut.requests, promised, 0.2).kept() == kept);
+    }
+  EXPECT_GT(gave_up, 5);
 }
 
 /// Requests of one step each, one at a time: Poisson arrivals, service of D = 1 s.
-RateBracket single_server(double ttft, double quantile) {
+LoadBracket single_server(double ttft, double quantile) {
   LinearTimes times;
   const auto trial = [&](double rate) {
     FleetOptions fleet = one_replica(times, 1000, 16, "vllm-v1");
@@ -92,15 +152,15 @@ RateBracket single_server(double ttft, double quantile) {
         make_arrivals({rate, 1, 0, Seconds(86400)}, 40000, {prompt, answer}, 1, SharedPrefixes());
     return load_point(rate, run_fleet(*source, fleet).requests, promise(ttft, 0, 0, quantile), 0.1);
   };
-  return highest_rate(trial, 0.1, 1e-3, 0.005);
+  return highest_load(trial, {0.1, 1e-3, 0.005});
 }
 
 TEST(Load, SingleServerWithDeterministicService) {
   // M/D/1 (Erlang): P(no wait) = 1 - rho, P(wait <= D) = (1 - rho) e^rho.
-  EXPECT_NEAR(single_server(1 + 1e-6, 0.7).kept->rate, 0.3, 0.01);
+  EXPECT_NEAR(single_server(1 + 1e-6, 0.7).kept->load, 0.3, 0.01);
   const double rho = 0.3915;
   ASSERT_NEAR((1 - rho) * std::exp(rho), 0.9, 1e-3);
-  EXPECT_NEAR(single_server(2, 0.9).kept->rate, rho, 0.012);
+  EXPECT_NEAR(single_server(2, 0.9).kept->load, rho, 0.012);
 }
 
 }  // namespace

@@ -131,6 +131,7 @@ uint16_t Replica::rank_for(const Request& request, Seconds now) {
 
 void Replica::arrive(uint32_t id, const Request& request, Seconds now, int32_t received) {
   cut_plan(now);
+  ++use_.requests;
   Sequence s;
   s.id = id;
   s.tag = request.tag;
@@ -496,6 +497,9 @@ void Replica::end_flight(Flight& flight, std::vector<EndedSequence>& ended) {
     log_.step(event, flight.used[step], blocks(), flight.waiting);
     peak_ = std::max(peak_, flight.used[step]);
   }
+  use_.prompt_tokens += flight.prefill_tokens;
+  use_.busy += flight.ends.back() - std::max(flight.begin, busy_until_);
+  busy_until_ = flight.ends.back();
   take_room(flight, flight.ends.size());
   // Tokens that follow the last step's: one interval for them all.
   int64_t on_time = 0;
@@ -533,6 +537,7 @@ void Replica::end_item(EngineRank& rank, const BatchItem& item, const Flight& fl
     if (s.computed < s.tokens()) return;
   }
   s.generated += tokens;
+  use_.output_tokens += tokens;
   const Seconds end = flight.ends.back();
   if (first) {
     if (!s.prefill_only) recorder_.first_token(s.id, end);

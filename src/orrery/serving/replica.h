@@ -60,6 +60,14 @@ struct EndedSequence {
   bool handed_over = false;  ///< … and stay here until `release`.
 };
 
+/// What an engine has done.
+struct ReplicaUse {
+  int64_t requests = 0;       ///< That came to it, …
+  int64_t prompt_tokens = 0;  ///< … tokens of prompts that it computed, again where it had to, …
+  int64_t output_tokens = 0;  ///< … and those it gave out.
+  Seconds busy;               ///< While one step at least ran.
+};
+
 /// One engine. A step of it lasts as long as its slowest rank's; with a pipeline of p stages up to
 /// p batches are under way, of which each sequence is in one.
 ///
@@ -96,6 +104,7 @@ class Replica {
   int64_t peak_blocks() const { return peak_; }
   HostUse host_use() const;
   StepLog& log() { return log_; }
+  const ReplicaUse& use() const { return use_; }
   const SchedulerOptions& scheduler() const { return scheduler_options_; }
 
  private:
@@ -176,6 +185,8 @@ class Replica {
   bool may_start_ = false;
   int64_t handed_over_ = 0;
   int64_t peak_ = 0;
+  ReplicaUse use_;
+  Seconds busy_until_;
   std::vector<StepShape> shapes_;
   std::vector<std::vector<PrefillChunk>> chunks_;
   std::vector<Stretch> stretches_;
