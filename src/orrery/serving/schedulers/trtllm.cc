@@ -82,11 +82,13 @@ class TrtLlm final : public Scheduler {
       prompts = true;
       tokens += s.pending();
     }
-    rank.waiting.for_each([&](uint32_t slot) {
+    if (!rank.waiting.empty()) {
       prompts = true;
-      tokens += rank.sequences[slot].tokens();
-      return static_cast<double>(tokens) < enough;
-    });
+      rank.waiting.for_each([&](uint32_t slot) {
+        tokens += rank.sequences[slot].tokens();
+        return static_cast<double>(tokens) < enough;
+      });
+    }
     return prompts && static_cast<double>(tokens) < enough;
   }
 
