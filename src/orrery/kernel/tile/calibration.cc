@@ -16,7 +16,7 @@ namespace {
 /// Larger tables bear deeper and more trees. Few trees must be able to take large steps; many
 /// are better led by the middle of the residuals. Leaves are rounded as coarsely as the next
 /// tree can make good.
-TreeOptions centre_options(size_t rows, int threads) {
+TreeOptions centre_options(size_t rows, TileProtocol protocol, int threads) {
   const bool large = rows >= 4000, small = rows < 400;
   TreeOptions o;
   o.threads = threads;
@@ -29,8 +29,16 @@ TreeOptions centre_options(size_t rows, int threads) {
   o.refit_regularization = rows < 1000 ? 10 : large ? 20 : 30;
   o.leaf_unit = 1e-3;
   o.short_leaves = true;
-  o.depth = rows < 100 ? 3 : small ? 4 : rows < 1000 ? 5 : 6;
+  o.depth = rows < 100 ? 3 : small ? 4 : rows < 1200 ? 5 : 6;
   o.trees = rows < 100 ? 100 : small ? 200 : rows < 2500 ? 300 : large ? 520 : 420;
+  // Rows that scatter by a few per cent, as medians of passes over graphs do: the more of them,
+  // the nearer to their middle. Out of fold, products of 5,950 rows: 4.9 % instead of 5.3 %.
+  if (rows >= 5000 && !protocol.warm && !protocol.eager) {
+    o.huber_delta = 0.04;
+    o.refit_regularization = 40;
+    o.learning_rate = 0.15;
+    o.trees = 420;
+  }
   return o;
 }
 
@@ -56,8 +64,8 @@ constexpr double kSmallestResidual = 0.005;
 
 /// What holds for any device takes fewer and shallower trees, however many rows there are:
 /// the fewer, the fewer devices there are to tell.
-TreeOptions generic_options(size_t rows, size_t devices, int threads) {
-  TreeOptions o = centre_options(rows, threads);
+TreeOptions generic_options(size_t rows, size_t devices, TileProtocol protocol, int threads) {
+  TreeOptions o = centre_options(rows, protocol, threads);
   o.depth = std::min(o.depth, 5);
   o.trees = std::min(o.trees, devices >= kFewestDevices ? 260 : 180);
   return o;
@@ -356,8 +364,9 @@ Calibration calibrate(const Device& device, std::span<const MeasuredRow> rows,
     if (data.size() < (prior != nullptr ? kFewestRowsWithPrior : kFewestRows)) continue;
     describe(data);
     fold_by_operator(data, options);
-    result.fit.classes[static_cast<size_t>(data.tile_class)] = fit_class(
-        data, prior, centre_options(data.size(), options.threads), options.elsewhere, found);
+    result.fit.classes[static_cast<size_t>(data.tile_class)] =
+        fit_class(data, prior, centre_options(data.size(), options.protocol, options.threads),
+                  options.elsewhere, found);
   }
   result.out_of_fold = in_order(found);
   return result;
@@ -396,8 +405,9 @@ Calibration calibrate_generic(std::span<const RowsOnDevice> tables,
       for (const Member& m : data.members) data.fold.push_back(m.device);
     else
       fold_by_operator(data, options);
-    ClassFit fit = fit_class(data, nullptr, generic_options(data.size(), devices, options.threads),
-                             options.elsewhere, found);
+    ClassFit fit = fit_class(
+        data, nullptr, generic_options(data.size(), devices, options.protocol, options.threads),
+        options.elsewhere, found);
     for (const size_t f : masked) fit.range[f] = {-kAnyValue, kAnyValue};
     if (by_device) {
       fit.shared = shared_by_device(data, found, tables.size());
