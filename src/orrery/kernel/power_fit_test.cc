@@ -89,6 +89,10 @@ TEST(PowerFitting, CorrectsClassesOfManyRows) {
   const PowerModel model(device, std::make_shared<PowerFit>(fit));
   const TileGpu gpu(device);
   std::vector<MeasuredRow> rows = table.rows;
+  size_t scans = 0;  // one fewer than is enough
+  std::erase_if(rows, [&](const MeasuredRow& row) {
+    return gpu.class_of(row.kernel) == TileClass::kScan && ++scans >= kFewestCorrectedRows;
+  });
   TileDescription d;
   for (MeasuredRow& row : rows) {
     gpu.describe(row.kernel, Hertz(0), d);
