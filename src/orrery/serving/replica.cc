@@ -189,7 +189,7 @@ Seconds Replica::shape_and_time(Flight& flight, Seconds& device) {
       s.in_flight = true;
       if (!s.scheduled) {
         s.scheduled = true;
-        if (s.received > 0) {
+        if (s.generated > 0) {
           // What another engine has begun reaches the user through this one.
           recorder_.first_token(s.id, flight.begin);
           s.last_token = flight.begin;
