@@ -49,15 +49,15 @@ class WaitingQueue {
     else
       line_.push_front({slot, sequence.adapter});
   }
-  /// Calls `visit(slot)` from the first to the last, those passed over too, until it gives false.
+  /// Calls `visit(slot)` from the first to the last who could run, until it gives false.
   template <class Visit>
   void for_each(Visit visit) const {
     if (by_priority_) {
       for (const auto& [key, place] : sorted_)
-        if (!visit(place.slot)) return;
+        if (can_run(place) && !visit(place.slot)) return;
     } else {
       for (const Place& place : line_)
-        if (!visit(place.slot)) return;
+        if (can_run(place) && !visit(place.slot)) return;
     }
   }
 
