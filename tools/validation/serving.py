@@ -4,8 +4,9 @@
   python3 tools/validation/serving.py build/release/orrery SHARED_DATA --records data/validation.yaml
 
 Prints the section "Serving"; with --records, writes what was seen of deployments into the file that
-trust verdicts of `serving` and `capacity` are looked up in, instead. Deployments of serving/silicon_points.csv are split by a hash of their
-id: constants of data/serving/*.yaml were fitted to the first half where they were fitted at all.
+trust verdicts of `serving` and `capacity` are looked up in, instead. Deployments of
+serving/silicon_points.csv are split by a hash of their id: constants of data/serving/*.yaml were
+fitted to the first half where they were fitted at all.
 """
 
 import collections
@@ -248,11 +249,10 @@ def vidur(program):
 
 
 RUNS = {
-    "RTX4090_Llama-3.1-8B": ("rtx-4090", "meta-llama--Meta-Llama-3.1-8B", ["--max-seqs", 256, "--max-batched-tokens", 2048]),
-    "RTXPRO6000_Llama-3.1-8B": ("rtx-pro-6000", "meta-llama--Meta-Llama-3.1-8B", ["--max-seqs", 128, "--max-batched-tokens", 2048]),
+    "RTX4090_Llama-3.1-8B": ("rtx-4090", "meta-llama--Meta-Llama-3.1-8B", ["--max-seqs", 256]),
+    "RTXPRO6000_Llama-3.1-8B": ("rtx-pro-6000", "meta-llama--Meta-Llama-3.1-8B", ["--max-seqs", 128]),
     "RTXPRO6000_Qwen3-30B-A3B-Instruct-2507": ("rtx-pro-6000-node", "Qwen--Qwen3-30B-A3B",
-                                               ["--max-seqs", 128, "--max-batched-tokens", 2048,
-                                                "--attention-dp", 2, "--moe-ep", 2]),
+                                               ["--max-seqs", 128, "--attention-dp", 2, "--moe-ep", 2]),
 }
 
 
@@ -425,17 +425,22 @@ the RTX 4090 are no check: what the runtime holds was set by them. That run is m
 never measured: its linear layers are predicted a fifth too long (measured ones are in the same source). The run
 with experts has collectives over PCIe that were not measured, and its queue hangs on a few per cent of speed.
 
-1,106 deployments that aiconfigurator's authors collected (closed loop, mean of all requests), with the engines'
-own defaults. Nothing was fitted to the second half, but it is not unseen: the skew of routing (1.2), vLLM's
-budget of 2,048 tokens, the full clock, the times of a front end and of a host for each sequence were chosen with
-the whole table in view, so errors on deployments never seen may be larger. Rows of InferenceMAX draw lengths
-between 0.8 and 1 of the stated ones, ten requests a user (its README); the others are taken as of one length.
+1,106 deployments that aiconfigurator's authors collected (closed loop, mean of all requests, ten requests a
+user), told to run as their public scripts say: rows of aiconfigurator's own evaluation by its generator's rules
+(tokens of a step, 8-bit keys and values, mixed chunks), those of InferenceX by its launch scripts (tokens of a
+step, polling, waiting, memory), which also draw lengths between 0.8 and 1 of the stated ones. `own_settings` and
+`inferencex_settings` in the script list what was taken from where; disaggregated rows and those of GB200 racks have
+recipes that were not looked at. Nothing was fitted to the second half, but it is not unseen: the skew of routing
+(1.2), the full clock, the time of a front end and of a host for each sequence were chosen with the whole table in
+view. Since then the first half alone was looked at: gaps, kernels launched one by one, SGLang's time before the
+queue and the spreads are of that half. Errors on deployments never seen may be larger.
 
-What fails together, and what may lie behind it, none of it checked: "aggregated" DeepSeek-R1 on 12 to 72 devices
-of a GB200 rack may be pools whose sizes the table does not give; Llama-3.1-8B under vLLM on H200 would need three
-quarters of the device's 8-bit peak for prompts alone, so some may have been cached; DeepSeek-R1 under
-TensorRT-LLM on H200 and the disaggregated rows are predicted too slow; first tokens of SGLang and TensorRT-LLM
-come up to 0.3 s later than predicted.
+What fails together, and what may lie behind it, none of it checked: Llama-3.1-8B under vLLM on H200 would need
+three quarters of the device's 8-bit peak for prompts alone, so some may have been cached; Qwen3-235B under vLLM on
+H200 has the same time per token at any batch, as where a host launches kernel by kernel; DeepSeek-R1 under
+TensorRT-LLM on H200 is 1.6 times faster than DeepSeek-V3 on the same devices, as with speculation; DeepSeek-V3 on
+GB200 and GB300 is predicted too slow, by kernels of devices never measured; with 128 users and more, first tokens
+of short prompts come up to a second later than predicted, as where the front end or the client is busy.
 """
 
 
