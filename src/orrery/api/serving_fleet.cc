@@ -63,8 +63,8 @@ std::vector<PoolRequest> ordered(std::vector<PoolRequest> pools) {
     throw_usage(
         "prompts and answers each need a pool: give one with role=prefill and one with "
         "role=decode");
-  std::ranges::stable_partition(pools,
-                                [](const PoolRequest& pool) { return pool.role != "decode"; });
+  std::stable_partition(pools.begin(), pools.end(),
+                        [](const PoolRequest& pool) { return pool.role != "decode"; });
   return pools;
 }
 

@@ -236,8 +236,8 @@ int64_t Replica::count_adapters(const std::vector<BatchItem>& batch) {
     if (const uint32_t adapter = sequences_[item.slot].adapter; adapter != 0)
       seen_adapters_.push_back(adapter);
   std::ranges::sort(seen_adapters_);
-  const auto more = std::ranges::unique(seen_adapters_);
-  return static_cast<int64_t>(seen_adapters_.size() - more.size());
+  // Not of std::ranges, whose subranges clang 14 cannot read in this library.
+  return std::unique(seen_adapters_.begin(), seen_adapters_.end()) - seen_adapters_.begin();
 }
 
 Seconds Replica::load_adapters(Seconds now) {
@@ -358,8 +358,9 @@ bool Replica::alike(const Flight& flight) const {
   for (size_t r = 0; r < ranks_.size(); ++r) {
     const EngineRank& rank = *ranks_[r];
     if (!rank.preempted.empty() || flight.batches[r].size() != rank.running.size()) return false;
-    // What the device evicts may then have to come from the host.
-    if (rank.host != nullptr && rank.waiting.size() > 0) return false;
+    // What the device evicts may then have to come from the host, of those passed over too.
+    const size_t waiting = rank.waiting.size();
+    if (rank.host != nullptr && waiting > 0) return false;
   }
   return true;
 }
