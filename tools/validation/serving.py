@@ -19,7 +19,8 @@ import sys
 import tempfile
 
 SYSTEMS = {"h100_sxm": "h100-sxm", "h200_sxm": "h200", "b300_sxm": "b300", "gb200": "gb200", "gb300": "gb300"}
-FORMATS = {"": None, "fp8": "fp8", "nvfp4": "fp4", "fp8_block": "fp8_block", "int4_wo": "int4_weight"}
+# Four-bit integers are what a model's description says of its layers: of Kimi-K2.5 only the experts have them.
+FORMATS = {"": None, "fp8": "fp8", "nvfp4": "fp4", "fp8_block": "fp8_block", "int4_wo": None}
 SCHEDULERS = {"vllm": "vllm-v1", "sglang": "sglang", "trtllm": "trtllm"}
 # Runs of aiconfigurator's own evaluation; the others are of InferenceX (SemiAnalysis), which draws each length
 # between 0.8 and 1 of the given one.
@@ -432,7 +433,8 @@ step, polling, waiting, memory), which also draw lengths between 0.8 and 1 of th
 `inferencex_settings` in the script list what was taken from where; disaggregated rows and those of GB200 racks have
 recipes that were not looked at. Nothing was fitted to the second half, but it is not unseen: the skew of routing
 (1.2), the full clock, the time of a front end and of a host for each sequence were chosen with the whole table in
-view. Since then the first half alone was looked at: gaps, kernels launched one by one, SGLang's time before the
+view; that Kimi-K2.5 has four bits in its experts alone was noticed with all its five rows on H200 in view. But for
+that, since then the first half alone was looked at: gaps, kernels launched one by one, SGLang's time before the
 queue and the spreads are of that half. Errors on deployments never seen may be larger.
 
 What fails together, and what may lie behind it, none of it checked: Llama-3.1-8B under vLLM on H200 would need
