@@ -19,6 +19,14 @@ namespace kernels = torch_kernels;
 
 constexpr double kHalf = 2, kWide = 4;
 
+// Products with weights of four bits were measured with PyTorch's kernel, which is made for few
+// rows and takes longer with each. Engines run Marlin, which reads the weights once up to the rows
+// at which arithmetic takes as long, and then keeps the pace of 16 bits, whose own kernel is at
+// that pace from more rows on (bytes of a weight · arithmetic rate / bandwidth / 2: 40 to 100, and
+// four times as many, on the catalogue's GPUs; stated, not measured).
+constexpr int64_t kRowsForBandwidth = 64;
+constexpr int64_t kRowsForArithmetic = 4 * kRowsForBandwidth;
+
 int64_t split(int64_t size, int64_t ranks) { return (size + ranks - 1) / ranks; }
 
 /// A layer and how often a stage has it.
@@ -238,7 +246,15 @@ class PassBuilder {
              1, EngineOperator::kOther);
   }
   void linear_of(const Projection& p, int64_t m, int64_t n, int64_t k) {
-    add(product(linear_format(p), m, n, k));
+    const std::string format = linear_format(p);
+    if (format != "int4_weight") {
+      add(product(format, m, n, k));
+    } else if (m <= kRowsForBandwidth) {
+      add(product(format, 1, n, k));
+    } else {
+      const int64_t rows = std::max(m, kRowsForArithmetic);
+      add(product(plain_, rows, n, k), static_cast<double>(m) / static_cast<double>(rows));
+    }
   }
   void keep(const std::string& format, int64_t n, int64_t k, int64_t ranks) {
     const double elements = static_cast<double>(n) * static_cast<double>(k) * count_;
