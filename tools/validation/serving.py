@@ -102,8 +102,6 @@ def layout(row, pool=""):
     prefix = f"{pool}_" if pool else ""
     option = f"--{pool}-" if pool else "--"
     sizes = {name: number(row[f"{prefix}{name}_size"]) for name in ("tp", "pp", "attention_dp", "moe_ep")}
-    if sizes["tp"] * sizes["attention_dp"] % sizes["moe_ep"] != 0:
-        sizes["moe_ep"] = 1
     return [word for name, size in sizes.items() for word in (option + name.replace("_", "-"), size)]
 
 
@@ -431,7 +429,8 @@ user), told to run as their public scripts say: rows of aiconfigurator's own eva
 (tokens of a step, 8-bit keys and values, mixed chunks), those of InferenceX by its launch scripts (tokens of a
 step, polling, waiting, memory), which also draw lengths between 0.8 and 1 of the stated ones. `own_settings` and
 `inferencex_settings` in the script list what was taken from where; disaggregated rows and those of GB200 racks have
-recipes that were not looked at. Nothing was fitted to the second half, but it is not unseen: the skew of routing
+recipes that were not looked at: of those of SGLang and TensorRT-LLM 8-bit keys and values are assumed, no more.
+Nothing was fitted to the second half, but it is not unseen: the skew of routing
 (1.2), the full clock, the time of a front end and of a host for each sequence were chosen with the whole table in
 view; that Kimi-K2.5 has four bits in its experts alone was noticed with all its five rows on H200 in view. But for
 that, since then the first half alone was looked at: gaps, kernels launched one by one, SGLang's time before the

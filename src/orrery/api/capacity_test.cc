@@ -23,6 +23,15 @@ CapacityRequest small_request() {
   return request;
 }
 
+/// With nothing to choose.
+CapacityRequest one_engine() {
+  CapacityRequest request = small_request();
+  request.layout = ServingLayout();
+  request.fixed_tokens = true;
+  request.devices = 1;
+  return request;
+}
+
 TEST(CapacityLayouts, DenseModelsUseTensorAndPipeline) {
   const auto model = load_language_model("llama3-8b");
   const std::vector<ServingLayout> expected = {{4, 1, 1, 0, 1}, {2, 2, 1, 0, 1}, {1, 4, 1, 0, 1}};
@@ -66,10 +75,7 @@ TEST(Capacity, TheBestKeepsThePromiseAndALittleMoreBreaksIt) {
 
 TEST(Capacity, TheFewestDevicesForALoadAreOneTooManyForLess) {
   const Session session;
-  CapacityRequest request = small_request();
-  request.layout = ServingLayout();
-  request.fixed_tokens = true;
-  request.devices = 1;
+  CapacityRequest request = one_engine();
   const double one = session.capacity(request).best.kept.rate;
   request.devices = 8;
   // Round-robin over several engines smooths arrivals: three carry what three alone would.
@@ -135,10 +141,7 @@ TEST(Capacity, SaysWhatToChange) {
 
 TEST(Capacity, TheMostUsersAreAWholeNumber) {
   const Session session;
-  CapacityRequest request = small_request();
-  request.layout = ServingLayout();
-  request.fixed_tokens = true;
-  request.devices = 1;
+  CapacityRequest request = one_engine();
   request.serving.traffic.concurrency = 1;
   request.most = true;
   const CapacityAnswer answer = session.capacity(request);
@@ -160,10 +163,7 @@ TEST(Capacity, TheMostUsersAreAWholeNumber) {
 
 TEST(Capacity, ATableOfEvenGapsHoldsTheRateOfAMetronome) {
   const Session session;
-  CapacityRequest request = small_request();
-  request.layout = ServingLayout();
-  request.fixed_tokens = true;
-  request.devices = 1;
+  CapacityRequest request = one_engine();
   request.serving.traffic.variation = 0;
   const double rate = session.capacity(request).best.kept.rate;
 

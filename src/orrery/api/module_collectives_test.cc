@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "orrery/api/session.h"
+#include "orrery/cluster/collectives_for_test.h"
 #include "orrery/workload/reader.h"
 
 namespace orrery {
@@ -102,19 +103,6 @@ TEST(ModuleCollectives, TakeTheLibrarysTimeInTheProgram) {
   EXPECT_DOUBLE_EQ(total, 1e-3 * 4096 / (1024 * 1024));
 }
 
-/// A millisecond for every call, however large.
-class ByCalls final : public CollectivePredictor {
- public:
-  CollectiveEstimate predict(const CollectiveCall& /*call*/) const override {
-    CollectiveEstimate e;
-    e.estimate.seconds = Seconds(1e-3);
-    return e;
-  }
-  CollectiveTrust trust(const CollectiveCall& /*call*/) const override { return {}; }
-  std::vector<std::string> gaps() const override { return {}; }
-  std::vector<std::pair<std::string, std::string>> provenance() const override { return {}; }
-};
-
 double time_of_two(const std::string& second_of) {
   const std::string groups =
       " {replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>} : "
@@ -126,7 +114,7 @@ double time_of_two(const std::string& second_of) {
                           groups + " return %y, %z : tensor<1024xf32>, tensor<1024xf32>");
   const Program program = lower(w, Session().catalogue().device("h200"), {});
   std::vector<Estimate> estimates(program.launches.size());
-  const ModuleCollectives network(w, program, ByCalls(), true);
+  const ModuleCollectives network(w, program, MillisecondCalls(), true);
   network.put(estimates);
   double total = 0;
   for (size_t i = 0; i < estimates.size(); ++i)

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <thread>
 
+#include "orrery/api/append_new.h"
 #include "orrery/api/serving_fleet.h"
 #include "orrery/api/session.h"
 #include "orrery/learn/parallel.h"
@@ -13,10 +14,6 @@
 
 namespace orrery {
 namespace {
-
-void add_once(std::vector<std::string>& list, const std::string& text) {
-  if (std::ranges::find(list, text) == list.end()) list.push_back(text);
-}
 
 /// The same requests, but more or fewer of them at a time.
 ServingRequest under_load(const ServingRequest& request, double times) {
@@ -31,7 +28,7 @@ ServingRequest under_load(const ServingRequest& request, double times) {
 }
 
 /// What a pool's steps were made of.
-PoolAnswer describe(const EnginePool& pool, const SampledTimes& sampled) {
+PoolAnswer describe(const EnginePool& pool, const SampledTimes& sampled, bool asynchronous) {
   PoolAnswer answer;
   answer.role = pool.role;
   answer.device = pool.request.device;
@@ -50,7 +47,7 @@ PoolAnswer describe(const EnginePool& pool, const SampledTimes& sampled) {
       parts[i] += causes.parts[i].value;
       kernels += causes.parts[i].value;
     }
-    host += std::max(0.0, (step.time.host + step.time.launch - step.time.device).value);
+    host += (step.time.duration(asynchronous) - step.time.device).value;
     launched += std::max(0.0, step.time.launch.value - kernels);
     const double seconds = step.time.device.value;
     all += seconds;
@@ -100,6 +97,8 @@ DeploymentKind kind_of(const ServingRequest& request, const EnginePool& pool) {
   const std::string own = engine.engine == "vllm" ? "vllm-v1" : engine.engine;
   note(request.scheduler.name != own, "scheduler " + request.scheduler.name);
   note(request.speculation.draft_tokens > 0, "speculation");
+  note(engine.host_memory > 0, "keys and values on the host");
+  note(engine.lora_rank > 0, "adapters");
   note(std::ranges::any_of(request.pools,
                            [&](const PoolRequest& other) {
                              return other.engine.device != request.pools.front().engine.device;
@@ -126,9 +125,9 @@ void share_out(const ServingRun& run, const std::vector<EnginePool>& engines,
     const Device& device = engines[i].engine.cluster.device;
     pool.mean_power_w = pool.busy * pool.power_w + (1 - pool.busy) * device.idle_power.value;
     if (device.idle_power.value <= 0 && pool.busy < 1)
-      add_once(answer.gaps, fmt::format("what {} takes while it is idle is not known: counted as "
-                                        "nothing",
-                                        pool.device));
+      append_new(answer.gaps,
+                 {fmt::format("what {} takes while it is idle is not known: counted as nothing",
+                              pool.device)});
     pool.price_per_hour = prices.of(pool.device) * pool.devices();
     answer.price_per_hour += pool.price_per_hour;
   }
@@ -203,10 +202,11 @@ ServingAnswer Session::serving(const ServingRequest& request) const {
   ServingAnswer answer;
   answer.run = run_pools(request, pools, times, true);
   for (size_t i = 0; i < pools.size(); ++i) {
-    answer.pools.push_back(describe(pools[i], sampled[i]));
+    answer.pools.push_back(
+        describe(pools[i], sampled[i], is_asynchronous(request, pools[i].engine)));
     answer.devices += pools[i].devices();
     times[i] = pools[i].engine.times.get();
-    for (const std::string& gap : pools[i].engine.gaps) add_once(answer.gaps, gap);
+    append_new(answer.gaps, pools[i].engine.gaps);
   }
   share_out(answer.run, pools, request.prices, answer);
   if (request.curve) {

@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 
+#include "orrery/api/append_new.h"
 #include "orrery/api/session.h"
 #include "orrery/base/error.h"
 #include "orrery/serving/engine/measured_collectives.h"
@@ -27,11 +28,6 @@ double working_bytes(const EngineRequest& request, const TransformerDescription&
   const double sampling =
       static_cast<double>(request.max_seqs) * static_cast<double>(model.vocabulary) * 22;
   return std::max(activations, sampling);
-}
-
-void append_new(std::vector<std::string>& list, const std::vector<std::string>& more) {
-  for (const std::string& text : more)
-    if (std::ranges::find(list, text) == list.end()) list.push_back(text);
 }
 
 /// Parts of a step as large and as small as they come.

@@ -40,7 +40,7 @@ ReplicaOptions replica_options(const ServingRequest& request, const EnginePool& 
   options.scheduler.max_batched_tokens = pool.request.max_batched_tokens;
   options.scheduler.max_seqs = pool.request.max_seqs;
   options.ranks = pool.request.layout.attention_data;
-  options.asynchronous = request.asynchronous.value_or(pool.engine.times->costs().ahead);
+  options.asynchronous = is_asynchronous(request, pool.engine);
   options.ahead = options.asynchronous;
   options.speculation = request.speculation;
   options.prefill_only = pool.role == "prefill";
@@ -69,6 +69,10 @@ std::vector<PoolRequest> ordered(std::vector<PoolRequest> pools) {
 }
 
 }  // namespace
+
+bool is_asynchronous(const ServingRequest& request, const ServingEngine& engine) {
+  return request.asynchronous.value_or(engine.times->costs().ahead);
+}
 
 std::vector<EnginePool> engine_pools(const Session& session, const ServingRequest& request) {
   refuse_unused(request.scheduler);

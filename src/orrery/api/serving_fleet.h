@@ -19,6 +19,9 @@ struct EnginePool {
   int devices() const { return request.layout.devices() * replicas; }
 };
 
+/// Whether an engine prepares a step while the one before runs.
+bool is_asynchronous(const ServingRequest& request, const ServingEngine& engine);
+
 /// The engines that a request asks for, those for prompts before those for answers. Throws `kUsage`
 /// where roles do not go together.
 std::vector<EnginePool> engine_pools(const Session& session, const ServingRequest& request);

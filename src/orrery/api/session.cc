@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "orrery/api/append_new.h"
 #include "orrery/api/model_choice.h"
 #include "orrery/api/module_collectives.h"
 #include "orrery/api/step_detail.h"
@@ -23,11 +24,6 @@
 
 namespace orrery {
 namespace {
-
-void append_new(std::vector<std::string>& list, const std::vector<std::string>& more) {
-  for (const std::string& s : more)
-    if (std::find(list.begin(), list.end(), s) == list.end()) list.push_back(s);
-}
 
 /// Those of the device, and those of the stack ("stack.dispatch") by the rest of their names.
 std::pair<std::vector<Override>, std::vector<Override>> split_overrides(

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "orrery/api/append_new.h"
 #include "orrery/api/measured_rows.h"
 #include "orrery/api/session.h"
 #include "orrery/base/registry.h"
@@ -13,11 +14,6 @@ namespace orrery {
 namespace {
 
 constexpr size_t kWorstRows = 10;
-
-void append_new(std::vector<std::string>& list, const std::vector<std::string>& more) {
-  for (const std::string& s : more)
-    if (std::find(list.begin(), list.end(), s) == list.end()) list.push_back(s);
-}
 
 bool was_fitted_to(const TileFit& fit, const std::string& table) {
   return std::any_of(fit.sources.begin(), fit.sources.end(), [&](const std::string& source) {

@@ -107,6 +107,7 @@ void ServingOptions::declare_engine(CLI::App& app) {
   app.add_option("--wait-share", request.scheduler.wait_share,
                  "… until a step would have this share of its tokens (batch_wait_max_tokens_ratio)")
       ->type_name("SHARE")
+      ->needs("--wait-steps")
       ->check(CLI::Range(0.0, 1.0));
   app.add_flag_function(
       "--async,!--no-async", [this](int64_t said) { request.asynchronous = said > 0; },
@@ -153,11 +154,13 @@ void ServingOptions::declare_engine(CLI::App& app) {
   app.add_option("--lora-skew", request.traffic.adapters.skew,
                  "The i-th most wanted adapter gets requests as i^-SKEW; 0: all alike")
       ->type_name("SKEW")
+      ->needs("--lora-adapters")
       ->check(CLI::Range(0.0, 4.0));
   app.add_option("--lora-slots", e.lora_slots,
                  "Adapters in device memory, and in one step, at most: vLLM's max_loras, SGLang's "
                  "max_loras_per_batch")
       ->type_name("N")
+      ->needs("--lora-rank")
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
   app.add_option("--step-profile", e.step_profile,

@@ -171,11 +171,6 @@ Seconds Replica::next_event() const {
   return std::min(end, stage_free_.front());
 }
 
-Seconds Replica::duration(const StepTime& time) const {
-  return options_.asynchronous ? std::max(time.device, time.launch + time.host)
-                               : time.device + time.host;
-}
-
 Seconds Replica::shape_and_time(Flight& flight, Seconds& device) {
   const int64_t window = times_.window();
   int64_t group_tokens = 0;
@@ -227,7 +222,7 @@ Seconds Replica::shape_and_time(Flight& flight, Seconds& device) {
     slowest.host = std::max(slowest.host, time.host);
   }
   device = slowest.device;
-  return duration(slowest);
+  return slowest.duration(options_.asynchronous);
 }
 
 int64_t Replica::count_adapters(const std::vector<BatchItem>& batch) {
@@ -429,7 +424,7 @@ void Replica::plan_more(Flight& flight, Seconds known_until) {
       slowest.launch = std::max(slowest.launch, time.launch);
       slowest.host = std::max(slowest.host, time.host);
     }
-    flight.ends.push_back(begin + duration(slowest));
+    flight.ends.push_back(begin + slowest.duration(options_.asynchronous));
     flight.used.push_back(used);
     if (++phase == static_cast<size_t>(room_.tokens)) phase = 0;
   }

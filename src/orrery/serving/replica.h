@@ -153,7 +153,6 @@ class Replica {
   void plan_more(Flight& flight, Seconds known_until);
   /// Steps for which the stretch's increments hold.
   int64_t plan_rank(EngineRank& rank, const std::vector<BatchItem>& batch, Stretch& stretch);
-  Seconds duration(const StepTime& time) const;
   void cut_plan(Seconds now);
   /// Takes the blocks of the first `steps` that are planned.
   void take_room(const Flight& flight, size_t steps);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -41,6 +42,12 @@ struct StepTime {
   Seconds host;    ///< Of the engine's own loop: beside the device where it schedules ahead.
   /// Of the host to launch it kernel by kernel, within `device`; 0: a graph.
   Seconds launch = Seconds(0);
+
+  /// From one step to the next, of an engine that prepares it while the device computes the one
+  /// before, or of one that does not.
+  Seconds duration(bool asynchronous) const {
+    return asynchronous ? std::max(device, launch + host) : device + host;
+  }
 };
 
 /// What a simulated engine asks about its steps. Thread-safe; the same question has the same

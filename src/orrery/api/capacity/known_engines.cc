@@ -69,9 +69,10 @@ void KnownEngines::add(const DeviceKind& kind, const std::vector<ServingLayout>&
         throw_infeasible(
             fmt::format("{:.1f} GB for keys and values do not hold the longest requests",
                         e.engine->memory.cache / 1e9));
-      e.pace = pace_of(*e.engine, e.layout,
-                       {load_.mean_prompt(), load_.mean_output(), wanted.max_batched_tokens,
-                        wanted.max_seqs, request_.promise.level});
+      e.pace = pace_of(
+          *e.engine, e.layout,
+          {load_.mean_prompt(), load_.mean_output(), wanted.max_batched_tokens, wanted.max_seqs,
+           is_asynchronous(request_.serving, *e.engine), request_.promise.level});
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kInfeasible) throw;
       e.engine.reset();

@@ -36,7 +36,7 @@ class SteadyEngine {
         std::min<int64_t>(context_, std::max<int64_t>(1, times_.window())) * decodes;
     shape.group_tokens = (decodes + tokens) * ranks_;
     const StepTime time = times_.of(shape);
-    return std::max(time.device, time.host).value;
+    return time.duration(asked_.asynchronous).value;
   }
 
   bool keeps(double step) const {

@@ -9,6 +9,7 @@ struct PaceQuestion {
   double prompt = 1, output = 1;  ///< Tokens of a request.
   int64_t max_batched_tokens = 0;
   int64_t max_seqs = 0;
+  bool asynchronous = true;  ///< As ReplicaOptions.
   ServiceLevel promise;
 };
 

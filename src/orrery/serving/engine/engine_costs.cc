@@ -86,8 +86,11 @@ EngineCosts load_engine_costs(const std::string& data_folder, const std::string&
   std::vector<std::string> names;
   for (const auto& [name, set] : known) {
     names.push_back(name);
-    values.read(name, set);
+    const bool of_small_devices = name.starts_with("few_");
+    if (!of_small_devices || values.root()[name]) values.read(name, set);
   }
+  if (costs.few_tokens == 0) costs.few_tokens = costs.batched_tokens;
+  if (costs.few_sequences == 0) costs.few_sequences = costs.sequences;
   for (const auto& [setting, value] : settings) {
     const auto found = known.find(setting);
     if (found == known.end())

@@ -29,7 +29,8 @@ struct EngineCosts {
   bool custom_all_reduce = true;  ///< One- and two-shot kernels for small sums.
   int64_t batched_tokens = 0;     ///< Of a step at most, unless told otherwise, …
   int64_t sequences = 0;          ///< … and sequences at one time; …
-  int64_t few_tokens = 0;         ///< … both where it takes the device for a small one.
+  int64_t few_tokens =
+      0;  ///< … both where it takes the device for a small one (the same unless said).
   int64_t few_sequences = 0;
   double host_link = 1;  ///< Share of a link's stated rate that copies to a host reach.
   // Memory of a device:

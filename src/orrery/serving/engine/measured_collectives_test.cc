@@ -3,27 +3,16 @@
 #include <gtest/gtest.h>
 
 #include "orrery/base/error.h"
+#include "orrery/cluster/collectives_for_test.h"
 
 namespace orrery {
 namespace {
-
-class OneMillisecond final : public CollectivePredictor {
- public:
-  CollectiveEstimate predict(const CollectiveCall& /*call*/) const override {
-    CollectiveEstimate e;
-    e.estimate.seconds = Seconds(1e-3);
-    return e;
-  }
-  CollectiveTrust trust(const CollectiveCall& /*call*/) const override { return {}; }
-  std::vector<std::string> gaps() const override { return {}; }
-  std::vector<std::pair<std::string, std::string>> provenance() const override { return {}; }
-};
 
 RaggedGrid line(double first, double second) {
   return {1, {{{1000}, first, 2}, {{3000}, second, 3}}};
 }
 
-const MeasuredCollectives kMeasured(std::make_shared<OneMillisecond>(),
+const MeasuredCollectives kMeasured(std::make_shared<MillisecondCalls>(),
                                     {{CollectiveKind::kAllReduce, 4, 4, line(10, 30), "a.csv"},
                                      {CollectiveKind::kAllReduce, 16, 8, line(50, 70), "a.csv"},
                                      {CollectiveKind::kSendReceive, 2, 2, line(1, 3), "s.csv"},

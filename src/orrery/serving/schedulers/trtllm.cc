@@ -82,13 +82,11 @@ class TrtLlm final : public Scheduler {
       prompts = true;
       tokens += s.pending();
     }
-    if (!rank.waiting.empty()) {
+    rank.waiting.for_each([&](uint32_t slot) {
       prompts = true;
-      rank.waiting.for_each([&](uint32_t slot) {
-        tokens += rank.sequences[slot].tokens();
-        return static_cast<double>(tokens) < enough;
-      });
-    }
+      tokens += rank.sequences[slot].tokens();
+      return static_cast<double>(tokens) < enough;
+    });
     return prompts && static_cast<double>(tokens) < enough;
   }
 

@@ -76,7 +76,9 @@ const Registration<Scheduler> kVllmV1(
                 "thrown out and computed again",
      .source = "vLLM 0.11, vllm/v1/core/sched/scheduler.py",
      .parameters = {{"max_batched_tokens", 2048,
-                     "tokens of a step; data/serving/vllm.yaml says where from", true},
+                     "tokens of a step, unless the engine says another number for the "
+                     "device (data/serving/vllm.yaml)",
+                     true},
                     {"max_seqs", 1024, "sequences that run; the same", true},
                     {"chunk_size", INT32_MAX,
                      "tokens of one prompt in a step: vLLM's long_prefill_token_threshold", true}}},
