@@ -3,6 +3,7 @@
 
   python3 jax_models.py --out FOLDER                     all cases, as many as fit in --minutes
   python3 jax_models.py --out FOLDER --cases vit,decoder   those whose names contain one of these
+  python3 jax_models.py --out FOLDER --sample 60 --seed 1  programs drawn at random (jax_samples.py), timed briefly
 
 FOLDER/models.csv gets one row a case, in the columns of the project's tables of whole programs:
 `pipe_us` is the time of a call when calls are queued back to back for a second and more, `sync_us`
@@ -11,7 +12,8 @@ energy a call in the first loop, the bytes are those of XLA's buffer assignment,
 `kernels` the time and number of the device kernels of a call as profiled, `busy_us` the time in
 which any of them ran. FOLDER/models.tar.gz
 holds of each case its StableHLO module (.mlir), the optimised HLO (.hlo) and its kernels in order
-(.kernels.csv: start and duration in us, name, HLO instruction, stream).
+(.kernels.csv: start and duration in us, name, HLO instruction, stream). With --buffers it also
+has what XLA says of its buffers (.buffers.txt).
 
 Numbers are drawn at random (zeros would save power), bfloat16 unless a name says otherwise.
 """
@@ -22,6 +24,7 @@ import glob
 import io
 import os
 import re
+import shutil
 import statistics
 import sys
 import tarfile
@@ -30,6 +33,7 @@ import time
 
 import jax
 import jax.numpy as jnp
+import numpy
 from jax import lax
 from jaxlib import xla_client
 
@@ -513,24 +517,26 @@ CASES = {
 # ------------------------------------------------------------------ running
 
 
-def fill(shapes, key):
-    """Random inputs of these shapes; integers stay below every table's size."""
-    leaves, tree = jax.tree.flatten(shapes)
+@functools.cache
+def random_pool(kind):
+    """Random numbers of this type, a prime number of them so that repeating them gives other rows."""
+    rng = numpy.random.default_rng(0)
+    count = 16777213
+    if jnp.issubdtype(kind, jnp.integer) or kind == jnp.bool_:
+        return rng.integers(0, 2 if kind == jnp.bool_ else 500 if jnp.iinfo(kind).max > 500 else 100, count).astype(kind)
+    return (0.05 * rng.standard_normal(count, numpy.float32)).astype(kind)
 
-    @functools.partial(jax.jit, static_argnums=(1, 2))
-    def one(key, shape, dtype):
-        if jnp.issubdtype(dtype, jnp.integer):
-            return jax.random.randint(key, shape, 0, 500, dtype)
-        return (0.05 * jax.random.normal(key, shape, jnp.float32)).astype(dtype)
-    keys = jax.random.split(key, len(leaves))
-    return jax.tree.unflatten(tree, [one(k, s.shape, s.dtype) for k, s in zip(keys, leaves)])
+
+def fill(shapes):
+    """Random inputs of these shapes; integers stay below every table's size."""
+    return jax.tree.map(lambda s: jax.device_put(numpy.resize(random_pool(numpy.dtype(s.dtype)), s.shape)), shapes)
 
 
 class Program:
     """A compiled case that feeds what it donates back into itself."""
 
-    def __init__(self, case):
-        function, shapes, donated = CASES[case]()
+    def __init__(self, make):
+        function, shapes, donated = make()
         self.donated = donated
         start = time.perf_counter()
         lowered = jax.jit(function, donate_argnums=donated).lower(*shapes)
@@ -538,7 +544,7 @@ class Program:
         compiled = lowered.compile()
         self.compile_seconds = time.perf_counter() - start
         self.optimised, self.memory, self.run = compiled.as_text(), compiled.memory_analysis(), compiled
-        self.arguments = list(fill(shapes, jax.random.key(0)))
+        self.arguments = list(fill(shapes))
         # What is donated comes back: a step's state first, a decoder's cache last.
         self.state_at = 0 if donated == (0,) else -1
 
@@ -574,7 +580,7 @@ class Module:
             alias = re.search(r"tf.aliasing_output = (\d+)", one)
             if alias:
                 self.fed[i] = int(alias.group(1))
-        self.arguments = fill(shapes, jax.random.key(0))
+        self.arguments = fill(shapes)
 
     def call(self):
         results = [r[0] for r in self.executable.execute_sharded(self.arguments).disassemble_into_single_device_arrays()]
@@ -624,17 +630,17 @@ def busy(kernels):
     return total
 
 
-def measure(case, program, nvml):
+def measure(case, program, nvml, brief=False):
     for _ in range(3):
         jax.block_until_ready(program.call())
     singles = []
     start = time.perf_counter()
-    while len(singles) < 10 or (time.perf_counter() - start < 0.4 and len(singles) < 300):
+    while len(singles) < 10 or (time.perf_counter() - start < (0.1 if brief else 0.4) and len(singles) < 300):
         begin = time.perf_counter()
         jax.block_until_ready(program.call())
         singles.append(time.perf_counter() - begin)
     # Two loops: the second is the steady one. The energy counter moves in steps of 0.1 s.
-    count = max(10, int(0.8 / statistics.median(singles)))
+    count = max(10, int((0.3 if brief else 0.8) / statistics.median(singles)))
     for _ in range(2):
         ran, joules, begin = count, nvml.joules(), time.perf_counter()
         for _ in range(ran):
@@ -642,8 +648,8 @@ def measure(case, program, nvml):
         clock = nvml.clock()
         jax.block_until_ready(result)
         seconds, joules = time.perf_counter() - begin, nvml.joules() - joules
-        count = max(10, int(1.4 * ran / seconds))
-    kernels = kernels_of(program, max(6, min(60, int(0.3 * ran / seconds))))
+        count = max(10, int((0.8 if brief else 1.4) * ran / seconds))
+    kernels = kernels_of(program, max(6, min(60, int((0.15 if brief else 0.3) * ran / seconds))))
     memory = program.memory
     entry = program.optimised[program.optimised.index("ENTRY"):]
     singles.sort()
@@ -667,11 +673,24 @@ def measure(case, program, nvml):
     return row, {".mlir": program.stablehlo, ".hlo": program.optimised, ".kernels.csv": listing.getvalue()}
 
 
+def largest_assignment(folder):
+    """The largest buffer assignment dumped since the last call: small ones are of the inputs' programs."""
+    found = glob.glob(os.path.join(folder, "**", "*buffer-assignment.txt"), recursive=True)
+    text = open(max(found, key=os.path.getsize)).read() if found else ""
+    shutil.rmtree(folder)
+    os.mkdir(folder)
+    return text
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", required=True, help="folder to write to")
     parser.add_argument("--minutes", type=float, default=10, help="begin no case after so long (10)")
     parser.add_argument("--cases", default="", help="parts of names, by commas; all unless given")
+    parser.add_argument("--sample", type=int, default=0, help="draw so many programs in place of the cases")
+    parser.add_argument("--seed", type=int, default=1, help="of the draw (1)")
+    parser.add_argument("--brief", action="store_true", help="time shortly, as drawn programs are")
+    parser.add_argument("--buffers", action="store_true", help="keep XLA's buffer assignments")
     parser.add_argument("--modules", help="folder of StableHLO modules (.mlir) to run in place of the cases")
     parser.add_argument("--name", default="models", help="of the table and the archive (models)")
     options = parser.parse_args()
@@ -680,7 +699,14 @@ def main():
         todo = {os.path.basename(p)[:-len(".mlir")]: functools.partial(Module, p)
                 for p in sorted(glob.glob(os.path.join(options.modules, "*.mlir")), key=os.path.getsize)}
     else:
-        todo = {case: functools.partial(Program, case) for case in CASES}
+        cases = CASES
+        if options.sample:
+            import jax_samples
+            cases = jax_samples.draw(options.sample, options.seed)
+        todo = {case: functools.partial(Program, make) for case, make in cases.items()}
+    dump = tempfile.mkdtemp() if options.buffers else None
+    if dump:
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_dump_to={dump} --xla_dump_hlo_module_re=.*"
     wanted = [p for p in options.cases.split(",") if p]
     nvml = Nvml(0)
     deadline = time.monotonic() + 60 * options.minutes
@@ -695,7 +721,9 @@ def main():
                 print(f"no time left for {case}", file=sys.stderr)
                 continue
             try:
-                row, files = measure(case, make(), nvml)
+                row, files = measure(case, make(), nvml, brief=options.brief or options.sample > 0)
+                if dump:
+                    files[".buffers.txt"] = largest_assignment(dump)
             except Exception as error:  # one case that does not run must not end the others
                 print(f"{case} failed: {type(error).__name__}: {str(error)[:400]}", file=sys.stderr, flush=True)
                 continue
