@@ -310,7 +310,9 @@ class OperatorBuilder {
   /// A product whose kernel a compiler chose, with the traffic of what is fused into it.
   void fused_gemm() {
     gemm(p_.has(P::k_b));
-    std::get<ProductShape>(kernel_.shape).compiled = true;
+    auto& product = std::get<ProductShape>(kernel_.shape);
+    product.compiled = true;
+    product.aligned = static_cast<uint8_t>(std::min<int64_t>(p_.size(P::k_aligned, 16), 16));
     if (p_.has(P::k_read)) kernel_.cost.bytes_read = static_cast<double>(p_.size(P::k_read));
     if (p_.has(P::k_written))
       kernel_.cost.bytes_written = static_cast<double>(p_.size(P::k_written));
@@ -543,9 +545,9 @@ constexpr std::array kOperators = {
     Operator{"bmm", "b, m, n, k: [b,m,k]·[b,k,n]", parameter_set({P::k_b, P::k_m, P::k_n, P::k_k}),
              [](Builder& b) { b.gemm(true); }},
     Operator{"fused_gemm",
-             "m, n, k, b (1), read, written, flops, special: with what was fused into it",
+             "m, n, k, b (1), read, written, flops, special, aligned (16): a compiler's",
              parameter_set({P::k_b, P::k_m, P::k_n, P::k_k, P::k_read, P::k_written, P::k_flops,
-                            P::k_special}),
+                            P::k_special, P::k_aligned}),
              [](Builder& b) { b.fused_gemm(); }},
     Operator{"fusion", "elements, read, written, … (docs/commands.md): of a compiler's own",
              parameter_set({P::k_elements, P::k_read, P::k_written, P::k_flops, P::k_special,

@@ -15,7 +15,7 @@ namespace orrery {
   X(axis) X(causal) X(dv) X(ep) X(experts) X(groups) X(hidden) X(inter) X(kv)         \
   X(kv_dtype) X(layout) X(order) X(pad) X(paged) X(rows) X(shape) X(skew) X(stride)   \
   X(tokens) X(topk) X(tp) X(vocab) X(window)                                          \
-  X(columns) X(does) X(elements) X(flops) X(gradient) X(inner) X(inputs) X(operations) X(outputs) \
+  X(aligned) X(columns) X(does) X(elements) X(flops) X(gradient) X(inner) X(inputs) X(operations) X(outputs) \
   X(pieces) X(read) X(reductions) X(run) X(special) X(written)
 // clang-format on
 

@@ -58,6 +58,7 @@ std::optional<OperatorText> product(const Kernel& kernel, const ProductShape& p)
   const Cost& c = kernel.cost;
   members.add("read", c.bytes_read).add("written", c.bytes_written);
   members.add("flops", c.vector_flops).add("special", c.transcendental_flops);
+  if (p.aligned < 16) members.add("aligned", static_cast<double>(p.aligned));
   return OperatorText{"fused_gemm", user_name(type), members.text()};
 }
 

@@ -19,6 +19,8 @@ TEST(OperatorText, RowsReadBackAsTheSameKernel) {
           Row{"bmm", "fp16", R"({"b": 12, "m": 196, "n": 196, "k": 64})"},
           Row{"fused_gemm", "bf16",
               R"({"b": 2, "m": 8, "n": 16, "k": 32, "read": 5000, "written": 700, "flops": 9})"},
+          Row{"fused_gemm", "bf16",
+              R"({"m": 64, "n": 16, "k": 33, "read": 5000, "written": 700, "aligned": 2})"},
           Row{"conv2d", "bf16",
               R"({"n": 8, "c": 64, "h": 56, "w": 56, "k": 64, "r": 3, "s": 3, "stride": 2, "pad": 1})"},
           Row{"conv2d", "bf16",

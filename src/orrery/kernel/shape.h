@@ -27,6 +27,8 @@ struct ProductShape {
   /// A compiler chose its kernel by trying, from a library or its own, perhaps with
   /// neighbours fused into it.
   bool compiled = false;
+  /// Bytes at which all rows of a compiled product's operands begin: the power of two, 16 at most.
+  uint8_t aligned = 16;
   bool operator==(const ProductShape&) const = default;
 };
 
@@ -84,6 +86,7 @@ struct FusionShape {
     kScatters = 8,
     kWindows = 16,  ///< Reduces windows that may overlap.
     kSlices = 32,   ///< Or pads.
+    kMasks = 64,    ///< Shares a plane that varies along the reduced axis, as a mask, between rows.
   };
   int64_t elements = 1;                      ///< Of the largest tensor inside.
   int64_t rows = 1, columns = 1, inner = 1;  ///< Of the largest reduction; 1 column: there is none.

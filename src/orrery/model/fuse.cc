@@ -351,20 +351,6 @@ class Fuser {
            user.inputs[0] == value;
   }
 
-  /// Whether following `value` up through elementwise work meets something `group` reads.
-  bool comes_from_inputs(uint32_t value, const Group& group, int* steps) const {
-    if (reads(group, value)) return true;
-    const uint32_t producer = g_.values[value].producer;
-    if (producer == kNoNode || --*steps < 0) return false;
-    const FusionNode& node = g_.nodes[producer];
-    if (node.kind != FusionKind::kFusible || is_broadcast(node.code) ||
-        op_class(node.code) == OpClass::kIndexed)
-      return false;
-    for (uint32_t v : node.inputs)
-      if (comes_from_inputs(v, group, steps)) return true;
-    return false;
-  }
-
   /// Whether a reduction along rows can be computed where its result is spread over them again.
   bool rows_fit(const FusionNode& node, const Group& group) const {
     if (!rules_.normalizations || node.code != Opcode::k_reduce || !node.along_rows ||
@@ -383,8 +369,39 @@ class Fuser {
     } else if (group.form != Form::kLoop) {
       return false;
     }
-    int steps = kMostSteps;
-    return comes_from_inputs(node.inputs[0], group, &steps);
+    return closes_diamond(node, group);
+  }
+
+  /// Whether a reduction takes what the group reads as well, through operations on that one tensor,
+  /// and nobody else reads it on the way: XLA's softmax rewriter joins no others.
+  bool closes_diamond(const FusionNode& reduce, const Group& group) const {
+    const auto g = static_cast<uint32_t>(&group - groups_.data());
+    uint32_t value = reduce.inputs[0];
+    const FusionNode* reader = &reduce;
+    for (int steps = 0; steps < kMostSteps; ++steps) {
+      if (g_.values[value].returned) return false;
+      for (uint32_t u : g_.values[value].users) {
+        const FusionNode& user = g_.nodes[u];
+        if (&user != reader &&
+            std::find(user.groups.begin(), user.groups.end(), g) == user.groups.end())
+          return false;
+      }
+      if (reads(group, value)) return true;
+      const uint32_t producer = g_.values[value].producer;
+      if (producer == kNoNode) return false;
+      const FusionNode& node = g_.nodes[producer];
+      if (node.kind != FusionKind::kFusible || !is_elementwise(node.code)) return false;
+      uint32_t full = kNoNode;
+      for (uint32_t v : node.inputs) {
+        if (is_small_operand(v, elements(node)) || v == full) continue;
+        if (full != kNoNode) return false;
+        full = v;
+      }
+      if (full == kNoNode) return false;
+      value = full;
+      reader = &node;
+    }
+    return false;
   }
 
   bool may_join(uint32_t n, const FusionNode& user, const Group& group) const {

@@ -177,6 +177,8 @@ class FusionDescriber {
     for (uint32_t v : group_.stored)
       if (shape_.columns > 1 && group_.values[v]->elements >= joined(shape_.rows, shape_.columns))
         shape_.does |= FusionShape::kNormalizes;
+    if ((shape_.does & FusionShape::kNormalizes) != 0 && shape_.inner == 1 && shares_plane_)
+      shape_.does |= FusionShape::kMasks;
     shape_.operations = counted(operations_);
     shape_.reductions = counted(reductions_);
     shape_.inputs = counted(inputs);
@@ -229,6 +231,22 @@ class FusionDescriber {
     shape_.inner = rows.inner;
   }
 
+  /// Whether a broadcast repeats what has two axes or more and varies along the last of its result.
+  bool shares_plane(const FusedGroup::Node& node) const {
+    const OpView op = w_.view(node.op);
+    const Type &from = op.operand_type(0), &to = op.result_type(0);
+    const auto axes = op.integers(Attr::kDimensions);
+    if (from.elements >= to.elements || axes.size() != from.dims.size()) return false;
+    size_t wide = 0;
+    bool along_last = false;
+    for (size_t i = 0; i < axes.size(); ++i) {
+      if (from.dims[i] <= 1) continue;
+      ++wide;
+      along_last |= axes[i] == to.rank() - 1;
+    }
+    return along_last && wide >= 2;
+  }
+
   void move(const FusedGroup::Node& node) {
     switch (node.code) {
       case Opcode::k_transpose:
@@ -245,6 +263,10 @@ class FusionDescriber {
         shape_.run = shape_.run == 0 ? run : std::min(shape_.run, run);
         return;
       }
+      case Opcode::k_broadcast:
+      case Opcode::k_broadcast_in_dim:
+        if (!node.inserted && shares_plane(node)) shares_plane_ = true;
+        return;
       case Opcode::k_concatenate:
         shape_.pieces = std::max(shape_.pieces, counted(node.inputs.size()));
         return;
@@ -274,14 +296,34 @@ class FusionDescriber {
   const Demand& demand_;
   FusionShape shape_;
   size_t operations_ = 0, reductions_ = 0;
+  bool shares_plane_ = false;
 };
+
+/// The power of two, 16 at most, that divides the bytes of the tensor's rows as they lie in memory.
+uint8_t row_alignment(const Type& type) {
+  constexpr int64_t kMost = 16;
+  if (type.kind != Type::Kind::kTensor || type.rank() == 0) return kMost;
+  int64_t row = 1;
+  for (int64_t i = 0; i < type.rank() && row == 1; ++i) {
+    const int64_t axis = type.minor_to_major.empty() ? type.rank() - 1 - i
+                                                     : type.minor_to_major[static_cast<size_t>(i)];
+    if (axis >= 0 && axis < type.rank()) row = type.dims[static_cast<size_t>(axis)];
+  }
+  const int64_t bytes = joined(std::max<int64_t>(1, row), bit_width(type.element)) / 8;
+  return static_cast<uint8_t>(std::min(kMost, std::max<int64_t>(1, bytes & -bytes)));
+}
 
 /// Operands that the compiler narrows on the way are of the type they are multiplied in; how
 /// they are stored shows in the traffic.
-void mark_compiled(Kernel& kernel) {
+void mark_compiled(Kernel& kernel, const FusedGroup& group, const FusedGroup::Node& node) {
   auto* p = std::get_if<ProductShape>(&kernel.shape);
   if (p == nullptr || p->groups > 1) return;
   p->compiled = true;
+  // Matrix units take 64 rows and more: XLA makes the longer side the rows.
+  constexpr int64_t kFewestRows = 64;
+  if (p->m < kFewestRows && p->n >= kFewestRows) std::swap(p->m, p->n);
+  for (size_t i = 0; i < std::min<size_t>(2, node.inputs.size()); ++i)
+    p->aligned = std::min(p->aligned, row_alignment(*group.values[node.inputs[i]]));
   const ElementType type = kernel.cost.matrix_type;
   if (bit_width(type) != 16) return;
   p->weight = type;
@@ -360,7 +402,7 @@ Kernel fused_kernel(const Workload& w, const FusedGroup& group, bool compiled) {
   if (group.nodes.size() == 1 &&
       (!compiled || weight_of(root, work_of(w, group, root)) >= kOwnKernel)) {
     Kernel kernel = kernel_of_node(w, group, root);
-    if (compiled) mark_compiled(kernel);
+    if (compiled) mark_compiled(kernel, group, root);
     return kernel;
   }
   const Demand demand(group);
@@ -409,7 +451,7 @@ Kernel fused_kernel(const Workload& w, const FusedGroup& group, bool compiled) {
   kernel.cost.bytes_read = read;
   kernel.cost.bytes_written = written;
   if (library) {
-    if (compiled) mark_compiled(kernel);
+    if (compiled) mark_compiled(kernel, group, *heaviest);
   } else if (!compiled) {
     for (const FusedGroup::Node& node : group.nodes)
       if (node.code == Opcode::k_reduce) kernel.family = KernelFamily::kReduction;

@@ -118,6 +118,66 @@ TEST(FusedKernel, AProductKeepsItsShapeAndTakesTheTraffic) {
   EXPECT_EQ(k.cost.vector_flops, 64 * 32);
   EXPECT_EQ(k.cost.bytes_read, (64 * 128 + 128 * 32) * 2);
   EXPECT_EQ(k.cost.bytes_written, 64 * 32 * 4);
+  EXPECT_EQ(p.aligned, 16);  // rows of 256 and 64 bytes
+}
+
+TEST(FusedKernel, AProductIsAsAlignedAsItsRows) {
+  // Rows of 258 and 66 bytes begin at multiples of two; with the other axis innermost, rows of 128
+  // and 258.
+  for (const auto& [order, aligned] : {std::pair{"{1,0}", 2}, std::pair{"{0,1}", 2}}) {
+    const std::string a = std::string("bf16[64,129]") + order;
+    const Kernel k = fusion("a: bf16[64,129], b: bf16[129,33]", "f32[64,33]",
+                            "  %a = " + a + " parameter(0)\n" +
+                                "  %b = bf16[129,33]{1,0} parameter(1)\n  //\n"
+                                "  ROOT %d = f32[64,33]{1,0} dot(%a, %b), "
+                                "lhs_contracting_dims={1}, rhs_contracting_dims={0}\n");
+    EXPECT_EQ(std::get<ProductShape>(k.shape).aligned, aligned);
+  }
+  const Kernel k = fusion("a: bf16[64,130], b: bf16[130,34]", "f32[64,34]",
+                          "  %a = bf16[64,130]{0,1} parameter(0)\n"
+                          "  %b = bf16[130,34]{1,0} parameter(1)\n  //\n"
+                          "  ROOT %d = f32[64,34]{1,0} dot(%a, %b), "
+                          "lhs_contracting_dims={1}, rhs_contracting_dims={0}\n");
+  EXPECT_EQ(std::get<ProductShape>(k.shape).aligned, 4);  // 34 · 2 bytes
+}
+
+TEST(FusedKernel, TheLongerSideOfANarrowProductIsItsRows) {
+  const Kernel k = fusion("a: bf16[8,128], b: bf16[128,4096]", "f32[8,4096]",
+                          "  %a = bf16[8,128]{1,0} parameter(0)\n"
+                          "  %b = bf16[128,4096]{1,0} parameter(1)\n  //\n"
+                          "  ROOT %d = f32[8,4096]{1,0} dot(%a, %b), lhs_contracting_dims={1}, "
+                          "rhs_contracting_dims={0}\n");
+  const auto& p = std::get<ProductShape>(k.shape);
+  EXPECT_EQ(p.m, 4096);
+  EXPECT_EQ(p.n, 8);
+}
+
+/// Rows of [4, 8, 128] shifted by their largest element, after `masked` was added to them.
+Kernel shifted_rows(const std::string& masked) {
+  return fusion("a: f32[4,8,128], b: f32[8,128]", "f32[4,8,128]",
+                "  %a = f32[4,8,128]{2,1,0} parameter(0)\n"
+                "  %b = f32[8,128]{1,0} parameter(1)\n  //\n" +
+                    masked +
+                    "  %x = f32[4,8,128]{2,1,0} add(%a, %w)\n"
+                    "  %i = f32[] constant(-inf)\n"
+                    "  %m = f32[4,8]{1,0} reduce(%x, %i), dimensions={2}, to_apply=%g\n"
+                    "  %s = f32[4,8,128]{2,1,0} broadcast(%m), dimensions={0,1}\n"
+                    "  ROOT %r = f32[4,8,128]{2,1,0} subtract(%x, %s)\n"
+                    "}\n\n%g (x: f32[], y: f32[]) -> f32[] {\n"
+                    "  %x = f32[] parameter(0)\n  %y = f32[] parameter(1)\n"
+                    "  ROOT %s = f32[] maximum(%x, %y)\n");
+}
+
+TEST(FusedKernel, RowsThatShareAPlaneAreMasked) {
+  const Kernel masked =
+      shifted_rows("  %w = f32[4,8,128]{2,1,0} broadcast(%b), dimensions={1,2}\n");
+  EXPECT_EQ(std::get<FusionShape>(masked.shape).does,
+            FusionShape::kNormalizes | FusionShape::kMasks);
+  // A number a row does not vary along it.
+  const Kernel scaled = shifted_rows(
+      "  %c = f32[8]{0} slice(%b), slice={[0:8], [0:1]}\n"
+      "  %w = f32[4,8,128]{2,1,0} broadcast(%c), dimensions={1}\n");
+  EXPECT_EQ(std::get<FusionShape>(scaled.shape).does & FusionShape::kMasks, 0);
 }
 
 }  // namespace

@@ -423,7 +423,8 @@ class Builder {
     return value;
   }
 
-  /// Products read an operand whose batch, kept and summed dimensions lie side by side.
+  /// Products read an operand whose batch, kept and summed dimensions lie side by side; any other
+  /// is written anew, the second one with the summed dimension outside.
   Seen product_operand(const OpView& op, uint32_t operand, const Seen& seen) {
     const auto batching = op.integers(operand == 0 ? Attr::kLhsBatching : Attr::kRhsBatching);
     const auto contracting =
@@ -440,8 +441,8 @@ class Builder {
         if (is == summed) target.push_back(static_cast<uint8_t>(d));
       }
     };
-    append(false);
-    append(true);
+    append(operand == 1);
+    append(operand == 0);
     // Written once, whichever product reads it: the gradients read what the forward pass made.
     for (auto at = rearranged_.lower_bound({seen.value, {}});
          at != rearranged_.end() && at->first.first == seen.value; ++at) {

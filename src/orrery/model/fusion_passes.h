@@ -38,7 +38,8 @@ void split_products(const Workload& workload, FusionGraph& graph);
 /// (XLA's select-and-scatter expander).
 void expand_window_gradients(const Workload& workload, FusionGraph& graph);
 
-/// Long reductions over the outer dimensions run in two steps (XLA's tree reduction rewriter).
+/// Reductions over dimensions apart run along the longest of them first (XLA's reduction
+/// splitter), long ones over the outer dimensions in two steps (its tree reduction rewriter).
 void split_reductions(const Workload& workload, FusionGraph& graph);
 
 /// A kernel: nodes in program order.

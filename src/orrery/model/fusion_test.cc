@@ -91,6 +91,17 @@ TEST(Fusion, SoftmaxAlongRowsIsOneKernel) {
   EXPECT_EQ(p.launches[0].kernel.family, KernelFamily::kReduction);
 }
 
+// bert_large_b8_s384_train: fusion.2346 writes the exponentials, which the gradient reads as well;
+// input_reduce_fusion.148 sums them, loop_convert_fusion divides by the sums.
+TEST(Fusion, SoftmaxWhoseExponentialsAreKeptIsThreeKernels) {
+  const Program p =
+      lower_for_xla(function_of("(%x: " + kScores + ") -> (" + kScores + ", " + kScores + ")",
+                                softmax_of("x") + "  return %p, %e : " + kScores + ", " + kScores));
+  EXPECT_THAT(traffic(p),
+              ElementsAre(std::pair(67.108864, 67.108864), std::pair(67.108864, 0.131072),
+                          std::pair(67.108864 + 0.131072, 67.108864)));
+}
+
 // bert_base_b32_s512_infer: the product's result is transposed, so that rows lie across memory:
 // two reductions and a loop, each of which computes the exponentials again.
 TEST(Fusion, SoftmaxAcrossMemoryIsTwoReductionsAndALoop) {
@@ -280,6 +291,24 @@ TEST(Fusion, StatisticsOfABatchAreReadOnceAndSummedInTwoSteps) {
   EXPECT_THAT(traffic(p), testing::UnorderedElementsAre(std::pair(6.422528, 2 * 0.065536),
                                                         std::pair(0.065536, 0.001024),
                                                         std::pair(0.065536, 0.001024)));
+}
+
+// unet_b8_infer, group normalisation: input_reduce_fusion.11 sums over the pixels, the longest of
+// the two dimensions apart, input_reduce_fusion.56 over the channels of a group.
+TEST(Fusion, DimensionsApartAreSummedOneAfterTheOther) {
+  const std::string x = type("8x4096x32x4", "f32"), y = type("8x32", "f32");
+  const Program p = lower_for_xla(function_of(
+      "(%x: " + x + ") -> " + y, reduce("a", "x", "add", "1, 3", x, y) + "  return %a : " + y));
+  ASSERT_EQ(p.launches.size(), 2u);
+  const auto& first = std::get<FusionShape>(p.launches[0].kernel.shape);
+  EXPECT_EQ(first.rows, 8 * 32 * 4);
+  EXPECT_EQ(first.columns, 4096);
+  EXPECT_EQ(first.inner, 32 * 4);
+  EXPECT_EQ(p.launches[0].kernel.cost.bytes_written, 8 * 32 * 4 * 4);
+  const auto& second = std::get<FusionShape>(p.launches[1].kernel.shape);
+  EXPECT_EQ(second.rows, 8 * 32);
+  EXPECT_EQ(second.columns, 4);
+  EXPECT_EQ(second.inner, 1);
 }
 
 // --- simplification -------------------------------------------------------------

@@ -79,6 +79,7 @@ TEST(Lowering, AProductAddsItsBias) {
   ASSERT_THAT(codes(p), ElementsAre(Opcode::k_dot_general));
   EXPECT_EQ(p.launches[0].kernel.cost.bytes_read, 2 * kMatrix + 8192);
   EXPECT_EQ(p.launches[0].kernel.cost.bytes_written, kMatrix);
+  EXPECT_EQ(p.launches[0].kernel.cost.vector_flops, 0);  // in the library's epilogue
   EXPECT_THAT(codes(lower_text(text, "torch-eager")),
               ElementsAre(Opcode::k_dot_general, Opcode::k_add));
 }

@@ -30,9 +30,63 @@ bool same(std::span<const int64_t> a, std::span<const int64_t> b) {
 
 int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/// Sums of fewer elements over outer dimensions run in one step: XLA's bound for reductions
+/// Sums of no more elements over outer dimensions run in one step: XLA's bound for reductions
 /// without atomics.
 constexpr int64_t kLongReduction = 4096;
+
+/// Neighbouring dimensions of the same kind, one's skipped.
+struct DimensionRun {
+  int64_t size = 1;
+  bool reduced = false;
+};
+std::vector<DimensionRun> runs_of(const Type& type, std::span<const int64_t> reduced) {
+  std::vector<DimensionRun> runs;
+  for (int64_t d = 0; d < type.rank(); ++d) {
+    const int64_t size = type.dims[static_cast<size_t>(d)];
+    if (size == 1) continue;
+    const bool is = std::find(reduced.begin(), reduced.end(), d) != reduced.end();
+    if (runs.empty() || runs.back().reduced != is) runs.push_back({1, is});
+    runs.back().size = joined(runs.back().size, size);
+  }
+  return runs;
+}
+
+RowShape rows_of(const std::vector<DimensionRun>& runs) {
+  std::vector<int64_t> dims, places;
+  for (const DimensionRun& run : runs) {
+    if (run.reduced) places.push_back(static_cast<int64_t>(dims.size()));
+    dims.push_back(run.size);
+  }
+  return row_shape(dims, places);
+}
+
+/// A reduction over dimensions that do not lie side by side runs along the longest of them first.
+void split_by_dimensions(const Workload& w, FusionGraph& graph, size_t n) {
+  const OpView op = w.view(graph.nodes[n].op);
+  std::vector<DimensionRun> runs = runs_of(op.operand_type(0), op.integers(Attr::kDimensions));
+  const auto is_reduced = [](const DimensionRun& run) { return run.reduced; };
+  if (std::count_if(runs.begin(), runs.end(), is_reduced) < 2) return;
+  const auto longest = std::max_element(runs.begin(), runs.end(), [](const auto& a, const auto& b) {
+    return (a.reduced ? a.size : 0) < (b.reduced ? b.size : 0);
+  });
+  std::vector<DimensionRun> first = runs;
+  for (size_t i = 0; i < runs.size(); ++i)
+    first[i].reduced = i == static_cast<size_t>(longest - runs.begin());
+  const RowShape rows = rows_of(first);
+  runs.erase(longest);
+  const uint32_t whole = graph.nodes[n].outputs[0];
+  const Type& to = *graph.values[whole].type;
+  const uint32_t partial = graph.add_value(graph.add_type(to, {rows.rows}, to.element));
+  graph.nodes[n].outputs[0] = partial;
+  graph.nodes[n].shape = static_cast<int32_t>(graph.shapes.size());
+  graph.nodes[n].along_rows = rows.inner == 1;
+  graph.shapes.emplace_back(rows);
+  FusionNode& second = graph.insert(graph.nodes[n].position + 1, graph.nodes[n].op,
+                                    Opcode::k_reduce, FusionKind::kReduction, whole);
+  second.inputs = {partial};
+  second.shape = static_cast<int32_t>(graph.shapes.size());
+  graph.shapes.emplace_back(rows_of(runs));
+}
 
 /// Splits a sum of `length` elements: parts of type `element`, then those.
 void split_reduction(FusionGraph& graph, size_t n, int64_t length, ElementType element) {
@@ -298,13 +352,15 @@ void split_products(const Workload& w, FusionGraph& graph) {
 void split_reductions(const Workload& w, FusionGraph& graph) {
   const size_t count = graph.nodes.size();
   for (size_t n = 0; n < count; ++n) {
-    const FusionNode& node = graph.nodes[n];
-    if (node.code != Opcode::k_reduce || node.inserted || node.along_rows ||
-        node.outputs.size() != 1 || w.op(node.op).code != Opcode::k_reduce)
+    if (graph.nodes[n].code != Opcode::k_reduce || graph.nodes[n].inserted ||
+        graph.nodes[n].outputs.size() != 1 || w.op(graph.nodes[n].op).code != Opcode::k_reduce)
       continue;
+    if (graph.nodes[n].shape < 0) split_by_dimensions(w, graph, n);
+    const FusionNode& node = graph.nodes[n];
+    if (node.along_rows) continue;
     const Type& from = *graph.values[node.inputs[0]].type;
     const Type& to = *graph.values[node.outputs[0]].type;
-    if (to.elements <= 1 || from.elements / to.elements < kLongReduction) continue;
+    if (to.elements <= 1 || from.elements / to.elements <= kLongReduction) continue;
     split_reduction(graph, n, from.elements / to.elements, to.element);
   }
   graph.order(w, false);

@@ -50,6 +50,13 @@ bool RegionGraph::is_stored_by(uint32_t node, uint32_t group) const {
   return true;
 }
 
+bool RegionGraph::runs_with_epilogue(const FusionGroup& group) const {
+  const Node& hero = graph_.nodes[group.hero];
+  if (hero.kind != Kind::kProduct || group.nodes.front() != group.hero) return false;
+  const ProductShape shape = product_shape(w_, graph_, hero);
+  return std::min(shape.m, shape.n) >= kLibraryProductRows;
+}
+
 Kernel RegionGraph::kernel_of_group(uint32_t g, OpId* named, uint32_t* fused) const {
   const FusionGroup& nodes = groups_[g];
   const Node& hero = graph_.nodes[nodes.hero];
@@ -81,6 +88,10 @@ Kernel RegionGraph::kernel_of_group(uint32_t g, OpId* named, uint32_t* fused) co
   Kernel kernel = hero.code == Opcode::k_fusion
                       ? stated_fusion_kernel(w_, hero.op, rules_.compiled, fused)
                       : fused_kernel(w_, group, rules_.compiled);
+  if (rules_.compiled && runs_with_epilogue(nodes)) {
+    kernel.cost.vector_flops = 0;
+    kernel.cost.transcendental_flops = 0;
+  }
   // An update of a buffer that is not the program's to change works on a copy.
   for (uint32_t n : nodes.nodes) {
     const Node& node = graph_.nodes[n];

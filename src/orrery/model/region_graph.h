@@ -32,6 +32,9 @@ class RegionGraph {
   using Value = FusionValue;
   using Kind = FusionKind;
 
+  /// Whether a library runs the product with what follows it, scales and biases, at no further
+  /// work.
+  bool runs_with_epilogue(const FusionGroup& group) const;
   Kernel kernel_of_group(uint32_t group, OpId* named, uint32_t* fused) const;
   /// Whether some kernel that holds no copy of `producer` reads `value`.
   bool is_read_outside(const Node& producer, uint32_t value) const;

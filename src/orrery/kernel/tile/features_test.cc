@@ -53,6 +53,56 @@ TEST(TileFeatures, AProductTakesItsFloorAndItsArithmeticOrItsTraffic) {
   EXPECT_NEAR(slow.memory_seconds * 1e6, 2.4576, 1e-9);
 }
 
+TEST(TileFeatures, ACompilersProductPaysForOperandsItCannotLoadAtOnce) {
+  const TileGpu gpu(small_gpu());
+  const auto longer = [&](const char* params) {
+    const TileDescription d = described(gpu, "fused_gemm", "bf16", params);
+    const Cost c = operator_kernel("fused_gemm", "bf16", params).cost;
+    return d.compute_seconds / (c.matrix_flops / 4096e9);
+  };
+  EXPECT_DOUBLE_EQ(longer(R"({"m": 640, "n": 640, "k": 640})"), 1);
+  EXPECT_DOUBLE_EQ(longer(R"({"m": 640, "n": 641, "k": 640})"), 1.55);  // the output alone
+  EXPECT_DOUBLE_EQ(longer(R"({"m": 640, "n": 19, "k": 640})"), 1);      // one tile of columns
+  EXPECT_DOUBLE_EQ(longer(R"({"m": 640, "n": 641, "k": 640, "aligned": 2})"), 2.9);
+  EXPECT_DOUBLE_EQ(longer(R"({"m": 640, "n": 640, "k": 641, "aligned": 2})"), 4.9);
+  EXPECT_DOUBLE_EQ(longer(R"({"m": 640, "n": 642, "k": 640, "aligned": 4})"), 1.95);
+  EXPECT_DOUBLE_EQ(longer(R"({"m": 640, "n": 640, "k": 642, "aligned": 4})"), 3.05);
+  // Not the depth where it lies across: a gradient of weights sums over any number of tokens.
+  EXPECT_DOUBLE_EQ(longer(R"({"m": 640, "n": 640, "k": 641})"), 1);
+}
+
+TEST(TileFeatures, ReductionsOfACompilerTakeTheirRowsOrTheirElements) {
+  const TileGpu gpu(small_gpu());
+  const auto clocks = [&](const char* params) {  // of four SMs at 1 GHz
+    return described(gpu, "fusion", "fp32", params).compute_seconds * 4e9;
+  };
+  // Rows side by side: 11 clocks each, a quarter of that where they have 16 elements for 64 lanes.
+  EXPECT_NEAR(clocks(R"({"elements": 64000, "rows": 1000, "columns": 64})"), 11000, 1e-6);
+  EXPECT_NEAR(clocks(R"({"elements": 16000, "rows": 1000, "columns": 16})"), 2750, 1e-6);
+  EXPECT_NEAR(clocks(R"({"elements": 64000, "rows": 1000, "columns": 64, "pieces": 2})"), 33000,
+              1e-6);
+  // Across: nine elements a clock; masked: two.
+  EXPECT_NEAR(clocks(R"({"elements": 90000, "rows": 1000, "columns": 90, "inner": 10})"), 10000,
+              1e-6);
+  EXPECT_NEAR(clocks(R"({"elements": 90000, "rows": 1000, "columns": 90, "does": 65})"), 45000,
+              1e-6);
+}
+
+TEST(TileFeatures, ThreeChannelsAreConvolvedOnTheVectorUnits) {
+  const TileGpu gpu(small_gpu());
+  // 2 · 1 · 16 · 16 · 64 · 3 · 9 FLOPs at 512 GFLOP/s; 32 output channels take a tile of 64.
+  const char* three =
+      R"({"n": 1, "c": 3, "h": 16, "w": 16, "k": 64, "r": 3, "s": 3, "stride": 1, "pad": 1})";
+  EXPECT_NEAR(described(gpu, "conv2d", "bf16", three).compute_seconds, 884736 / 512e9, 1e-15);
+  const char* few =
+      R"({"n": 1, "c": 3, "h": 16, "w": 16, "k": 32, "r": 3, "s": 3, "stride": 1, "pad": 1})";
+  EXPECT_NEAR(described(gpu, "conv2d", "bf16", few).compute_seconds, 884736 / 512e9, 1e-15);
+  // Eight channels fill a load of 16 bytes: the matrix units at 4.096 TFLOP/s.
+  const char* eight =
+      R"({"n": 1, "c": 8, "h": 16, "w": 16, "k": 64, "r": 3, "s": 3, "stride": 1, "pad": 1})";
+  EXPECT_NEAR(described(gpu, "conv2d", "bf16", eight).compute_seconds, 2359296 / 4096e9, 1e-15);
+}
+
 TEST(TileFeatures, ThreeFifthsOfTheFloorFollowTheClock) {
   const TileGpu gpu(small_gpu());
   constexpr const char* kSizes = R"({"m": 8, "n": 8, "k": 8})";
