@@ -48,6 +48,11 @@ std::vector<Measured> own_programs() {
               ORRERY_SOURCE_DIR "/tests/accuracy/programs", ".mlir.gz");
 }
 
+std::vector<Measured> drawn_programs() {
+  return read(ORRERY_SOURCE_DIR "/data/measured/h200_jax_samples.csv",
+              ORRERY_SOURCE_DIR "/tests/accuracy/programs", ".mlir.gz");
+}
+
 PredictAnswer predicted(const std::string& file) {
   static const Session kSession(ORRERY_SOURCE_DIR "/hardware", ORRERY_SOURCE_DIR "/data");
   PredictRequest request;
@@ -116,6 +121,21 @@ TEST(Programs, OurOwnOnH200) {
   EXPECT_GE(near, device_bound * 9 / 10);
   EXPECT_LE(median(mixed), 0.10);
   EXPECT_LE(median(half_widths), 0.15);
+}
+
+/// The fit has seen their kernels: what is tested is that lowering finds them.
+TEST(Programs, DrawnAtRandomOnH200) {
+  Errors kernels;
+  size_t near = 0;
+  for (const Measured& m : drawn_programs()) {
+    const double sum = predicted(m.file).composition.kernels_s * 1e6;
+    kernels.add(sum, m.busy_us);
+    near += std::abs(sum / m.busy_us - 1) <= 0.10 ? 1 : 0;
+  }
+  fmt::print("{} programs: kernels {}, {} within 10 %\n", kernels.count, kernels.text(), near);
+  EXPECT_EQ(kernels.count, 105u);
+  EXPECT_LE(kernels.mean(), 0.07);
+  EXPECT_GE(near, 80u);
 }
 
 TEST(Programs, OptimisedHloAndItsModuleAgree) {
