@@ -90,6 +90,19 @@ TEST(Power, UnitsDrawTheirOwnShare) {
   EXPECT_DOUBLE_EQ(model.burst_terms(elementwise, d, time).core.value / 2e-3, 50 * 0.5);
 }
 
+TEST(Power, ZerosOfAProductDrawNextToNothing) {
+  const PowerModel model(round_device(), round_fit());
+  Kernel k = product(ElementType::kBF16);
+  ProductShape shape;
+  shape.filled = 0.125f;
+  k.shape = shape;
+  // A full product draws 100 W for 1 ms: an eighth of the rows, twice its share.
+  EXPECT_NEAR(model.terms(k, half_of_memory(), Seconds(1e-3)).core.value, 0.025, 1e-9);
+  shape.filled = 0.6f;
+  k.shape = shape;
+  EXPECT_NEAR(model.terms(k, half_of_memory(), Seconds(1e-3)).core.value, 0.1, 1e-9);
+}
+
 TEST(Power, SmsThatStandStillOrWaitDrawLess) {
   auto fit = round_fit();
   fit->coefficients.still = 2;

@@ -29,6 +29,7 @@ struct ProductShape {
   bool compiled = false;
   /// Bytes at which all rows of a compiled product's operands begin: the power of two, 16 at most.
   uint8_t aligned = 16;
+  float filled = 1;  ///< Share of the first operand that is not zero by construction.
   bool operator==(const ProductShape&) const = default;
 };
 

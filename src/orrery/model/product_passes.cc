@@ -265,6 +265,7 @@ void expand_grouped_products(const Workload& w, FusionGraph& graph) {
     shape.m = std::max<int64_t>(1, rows.elements / depth);
     shape.n = std::max<int64_t>(1, weights.elements / shape.k);
     shape.weight = weights.element;
+    shape.filled = 1 / static_cast<float>(groups);
     const std::vector<uint32_t> inputs = graph.nodes[n].inputs;
     const auto [at, added] = spread.try_emplace({inputs[0], groups});
     if (added) {
