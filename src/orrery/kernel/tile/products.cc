@@ -260,7 +260,8 @@ void TileGpu::Builder::product(const ProductShape& p) {
   double compute = misaligned * matrix_seconds(c.matrix_flops, c.matrix_type);
   double memory = c.bytes() / gpu.bandwidth_;
   if (gpu.protocol_.warm) {
-    const double waves = std::ceil(b * static_cast<double>(up(p.m, 128) * up(p.n, 128)) / gpu.sms_);
+    const double tiles = b * static_cast<double>(up(p.m, 128) * up(p.n, 128));
+    const double waves = std::max(1.0, tiles / gpu.sms_);
     compute += waves * kClocksPerWave / clock;
     const double per_clock = gpu.warp_groups_ ? kBytesPerClockOfWarpGroups : kBytesPerClock;
     memory += c.bytes() / (per_clock * gpu.sms_ * clock);
