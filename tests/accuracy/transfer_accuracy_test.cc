@@ -145,16 +145,17 @@ TEST_P(LeaveOneGpuOut, IsPredictedByTheOthers) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Gpus, LeaveOneGpuOut,
-                         testing::Values(LeftOutGpu{"a100-sxm-80gb", {12, 10}, {15, 7}, {16, 14}},
-                                         LeftOutGpu{"h100-sxm", {9, 8}, {12, 10}, {8, 8}},
-                                         LeftOutGpu{"h200", {8, 7}, {11, 9}, {8, 8}},
-                                         LeftOutGpu{"l40s", {15, 13}, {20, 19}, {18, 16}}),
-                         [](const auto& gpu) {
-                           std::string name = gpu.param.device;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Gpus, LeaveOneGpuOut,
+    testing::Values(LeftOutGpu{"a100-sxm-80gb", {10.5, 10}, {14, 7}, {15, 11.5}},
+                    LeftOutGpu{"h100-sxm", {7.5, 7.5}, {12, 9.5}, {7, 7}},
+                    LeftOutGpu{"h200", {7, 7}, {11, 9}, {7.5, 7.5}},
+                    LeftOutGpu{"l40s", {14, 13}, {19.5, 19}, {17, 14.5}}),
+    [](const auto& gpu) {
+      std::string name = gpu.param.device;
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
 
 // ------------------------------------------------------------------ NeuSight's tables
 
@@ -181,7 +182,14 @@ TileFit trained(const std::string& folder) {
   CalibrationOptions options;
   options.protocol = {.eager = true};
   options.threads = 1;
-  return calibrate_generic(tables, options).fit;
+  const Calibration made = calibrate_generic(tables, options);
+  // The P4 ran its linear rows for training at a fraction of the clock of those for testing.
+  EXPECT_EQ(made.contradicted.size(), 1u);
+  for (const ContradictedRows& one : made.contradicted) {
+    EXPECT_EQ(one.device, "p4");
+    EXPECT_FALSE(one.batched);
+  }
+  return made.fit;
 }
 
 /// Mean errors in per cent: what was reached with a little room, and NeuSight's own (Lee,
@@ -192,8 +200,8 @@ struct NeusightFamily {
   double in, out;
   double neusight_in, neusight_out;
 };
-constexpr std::array<NeusightFamily, 5> kFamilies = {{{"linear", 14, 13, 20.0, 13.9},
-                                                      {"bmm", 18, 11, 26.0, 13.8},
+constexpr std::array<NeusightFamily, 5> kFamilies = {{{"linear", 16, 13, 20.0, 13.9},
+                                                      {"bmm", 15, 11, 26.0, 13.8},
                                                       {"elem", 4, 5, 14.0, 19.3},
                                                       {"softmax", 16.5, 13.9, 19.3, 13.9},
                                                       {"ln", 8, 12, 20.1, 56.7}}};
@@ -205,10 +213,10 @@ struct AmdTable {
   const char* device;
   double error;
 };
-constexpr std::array<AmdTable, 4> kAmd = {{{"amd_linear_AMD_Instinct_MI100", "mi100", 26},
-                                           {"amd_linear_AMD_Instinct_MI210", "mi210", 25},
-                                           {"amd_bmm_AMD_Instinct_MI100", "mi100", 45},
-                                           {"amd_bmm_AMD_Instinct_MI210", "mi210", 37}}};
+constexpr std::array<AmdTable, 4> kAmd = {{{"amd_linear_AMD_Instinct_MI100", "mi100", 27},
+                                           {"amd_linear_AMD_Instinct_MI210", "mi210", 27},
+                                           {"amd_bmm_AMD_Instinct_MI100", "mi100", 44},
+                                           {"amd_bmm_AMD_Instinct_MI210", "mi210", 36}}};
 
 TEST(NeusightTables, AreBelowNeusightsErrors) {
   ORRERY_SHARED_DATA_OR_SKIP(folder, "gpu/neusight");
@@ -219,9 +227,6 @@ TEST(NeusightTables, AreBelowNeusightsErrors) {
     Found in, out;
     for (const std::string& reported : table.devices) {
       const std::string name = catalogue_name(reported);
-      // The P4 ran its linear rows for training at a quarter of the clock of those for
-      // testing: nothing that was trained on them can tell.
-      if (name == "p4" && family.name == std::string_view("linear")) continue;
       Found& found = name == "a100-pcie-80gb" ? out : in;
       found.add(judge(fit, catalogue().device(name), rows_on_device(table, name).rows));
     }

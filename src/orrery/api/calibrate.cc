@@ -196,6 +196,17 @@ void note_few_devices(const Calibration& made, const std::deque<CollectedRows>& 
                   kFewestDevices, classes, kUnseenDevice));
 }
 
+/// Says which rows were not believed, and why.
+void note_contradictions(const Calibration& made, CalibrateAnswer& answer) {
+  for (const ContradictedRows& c : made.contradicted)
+    answer.notes.push_back(fmt::format(
+        "{} rows of the class {} on {}, {}, take {:.1f} times as long as the device's other rows "
+        "and "
+        "other devices have it (a clock held low, another machine?): they were left out",
+        c.rows.size(), name(c.tile_class), c.device,
+        c.batched ? "products of several matrices" : "one operation", c.factor));
+}
+
 /// The fit to begin from, and where it lies; null: none. One that was not asked for is passed
 /// over where it does not fit: a build with other features makes it anew.
 std::shared_ptr<const TileFit> prior_of(const CalibrateRequest& request, const Device& device,
@@ -271,6 +282,10 @@ CalibrateAnswer Session::calibrate(const CalibrateRequest& request) const {
     options.prior = prior.get();
     made = orrery::calibrate(first, all.devices().front().rows, options);
   }
+  note_contradictions(made, answer);
+  std::set<uint32_t> contradicted;
+  for (const ContradictedRows& c : made.contradicted)
+    contradicted.insert(c.rows.begin(), c.rows.end());
   made.fit.stack = request.stack;
   made.fit.command = answer.command;
   made.fit.sources = request.tables;
@@ -289,8 +304,11 @@ CalibrateAnswer Session::calibrate(const CalibrateRequest& request) const {
     for (size_t i = 0; i < one.rows.size(); ++i, ++number) {
       JudgedRow row = one.judged[i];
       if (next == made.out_of_fold.end() || next->row != number) {
-        add_left_out(answer.left_out, row.operation,
-                     reason_left_out(gpu.class_of(one.rows[i].kernel), made.fit, prior.get()));
+        add_left_out(
+            answer.left_out, row.operation,
+            contradicted.count(number) > 0
+                ? fmt::format("contradicts what else was measured on {}", one.device.name)
+                : reason_left_out(gpu.class_of(one.rows[i].kernel), made.fit, prior.get()));
         continue;
       }
       row.measured = next->measured;

@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 
+#include "orrery/kernel/tile/contradiction.h"
 #include "orrery/learn/conformal.h"
 #include "orrery/learn/cross_validation.h"
 #include "orrery/learn/fit_trees.h"
@@ -150,6 +151,51 @@ void describe(ClassRows& data) {
   }
 }
 
+/// Products of several matrices are other library calls than those of one; the rest is told apart
+/// by what it computes.
+int operation_of(const Kernel& kernel) {
+  const auto* p = std::get_if<ProductShape>(&kernel.shape);
+  return p != nullptr ? (p->batch > 1 ? -1 : -2) : static_cast<int>(kernel.code);
+}
+
+/// Kernels of fewer floors say more of launches than of their device's pace.
+constexpr double kFewestFloors = 4;
+
+/// Takes rows out of `data` that contradict the rest, where the trees of `prior`, if there are any,
+/// say what is to be expected. Gives back whether there were any.
+bool leave_out_contradictions(ClassRows& data, const ClassFit* prior,
+                              const std::vector<std::string>& devices,
+                              std::vector<ContradictedRows>& left_out) {
+  std::vector<float> known(data.size(), 0);
+  if (prior != nullptr) prior->centre.predict(data.x, known);
+  constexpr size_t kFloorsFeature = 0;  // ln_physical_floors
+  std::vector<Departure> rows;
+  for (size_t i = 0; i < data.size(); ++i)
+    if (data.x.row(i)[kFloorsFeature] > std::log(kFewestFloors))
+      rows.push_back({data.members[i].device, operation_of(data.members[i].row->kernel),
+                      static_cast<double>(data.target[i] - known[i])});
+  const std::vector<Contradiction> found = find_contradictions(rows, prior != nullptr);
+  for (const Contradiction& one : found) {
+    ContradictedRows gone{devices[static_cast<size_t>(one.device)],
+                          data.tile_class,
+                          one.operation == -1,
+                          one.factor,
+                          {}};
+    std::erase_if(data.members, [&](const Member& m) {
+      const bool out = m.device == one.device && operation_of(m.row->kernel) == one.operation;
+      if (out) gone.rows.push_back(m.number);
+      return out;
+    });
+    left_out.push_back(std::move(gone));
+  }
+  if (!found.empty()) {
+    data.target.clear();
+    data.physical.clear();
+    describe(data);
+  }
+  return !found.empty();
+}
+
 /// By a hash of the operator; few rows are dealt out in the order of theirs, so that no fold
 /// is empty.
 void fold_by_operator(ClassRows& data, const CalibrationOptions& options) {
@@ -234,15 +280,17 @@ std::vector<std::pair<float, float>> range_of(const Matrix& x) {
   return range;
 }
 
-/// Fits the class and puts each row's out-of-fold answer at its number.
-ClassFit fit_class(const ClassRows& data, const ClassFit* prior, const TreeOptions& options,
-                   const Elsewhere& elsewhere, std::vector<std::optional<OutOfFold>>& found) {
+/// Fits the class and puts each row's out-of-fold answer at its number. `keeps_prior`: the prior
+/// also answers for what the rows do not show.
+ClassFit fit_class(const ClassRows& data, const ClassFit* prior, bool keeps_prior,
+                   const TreeOptions& options, const Elsewhere& elsewhere,
+                   std::vector<std::optional<OutOfFold>>& found) {
   const size_t n = data.size();
   // Few rows, with a prior: what both ways say together is often better than either.
   const bool few = prior != nullptr && n < kFewestForSpread;
   std::vector<Centre> ways;
   if (prior != nullptr) ways.push_back(correct_centre(data, *prior, options.threads));
-  if (n >= kFewestRows) {
+  if (n >= kFewestRows && !keeps_prior) {
     TreeOptions own = options;
     if (few) own.bins = kFewBins;  // so that the questions of all three fit into one model
     ways.push_back(fit_centre(data, own));
@@ -258,7 +306,7 @@ ClassFit fit_class(const ClassRows& data, const ClassFit* prior, const TreeOptio
   fit.rows = n;
   fit.range = range_of(data.x);
   std::vector<float> scale(n);
-  if (corrected && n < kFewestForSpread) {
+  if (corrected && (keeps_prior || n < kFewestForSpread)) {
     fit.spread = prior->spread;
     fit.spread.predict(data.x, scale);
   } else {
@@ -285,6 +333,11 @@ ClassFit fit_class(const ClassRows& data, const ClassFit* prior, const TreeOptio
   fit.low = std::max(intervals.of("").low, -kMostMultiplier);
   fit.high = std::min(intervals.of("").high, kMostMultiplier);
   fit.shared = kSharedVariance;
+  if (keeps_prior) {
+    fit.low = std::min(fit.low, prior->low);
+    fit.high = std::max(fit.high, prior->high);
+    fit.shared = prior->shared;
+  }
   fit.launch_spread = elsewhere.launch;
   fit.machine_spread = elsewhere.machine;
   fit.centre = std::move(centre.trees);
@@ -361,12 +414,17 @@ Calibration calibrate(const Device& device, std::span<const MeasuredRow> rows,
   for (ClassRows& data : rows_by_class({&table, 1}, {&gpu, 1})) {
     const ClassFit* prior =
         options.prior != nullptr ? options.prior->find(data.tile_class) : nullptr;
-    if (data.size() < (prior != nullptr ? kFewestRowsWithPrior : kFewestRows)) continue;
+    const size_t fewest = prior != nullptr ? kFewestRowsWithPrior : kFewestRows;
+    if (data.size() < fewest) continue;
     describe(data);
+    const bool contradicted =
+        prior != nullptr &&
+        leave_out_contradictions(data, prior, result.fit.devices, result.contradicted);
+    if (data.size() < fewest) continue;
     fold_by_operator(data, options);
-    result.fit.classes[static_cast<size_t>(data.tile_class)] =
-        fit_class(data, prior, centre_options(data.size(), options.protocol, options.threads),
-                  options.elsewhere, found);
+    result.fit.classes[static_cast<size_t>(data.tile_class)] = fit_class(
+        data, prior, contradicted, centre_options(data.size(), options.protocol, options.threads),
+        options.elsewhere, found);
   }
   result.out_of_fold = in_order(found);
   return result;
@@ -388,6 +446,7 @@ Calibration calibrate_generic(std::span<const RowsOnDevice> tables,
   for (ClassRows& data : rows_by_class(tables, gpus)) {
     if (data.size() < kFewestRows) continue;
     describe(data);
+    leave_out_contradictions(data, nullptr, result.fit.devices, result.contradicted);
     std::vector<double> on_device(tables.size(), 0);
     for (const Member& m : data.members) on_device[static_cast<size_t>(m.device)] += 1;
     const auto devices = static_cast<size_t>(
@@ -405,9 +464,10 @@ Calibration calibrate_generic(std::span<const RowsOnDevice> tables,
       for (const Member& m : data.members) data.fold.push_back(m.device);
     else
       fold_by_operator(data, options);
-    ClassFit fit = fit_class(
-        data, nullptr, generic_options(data.size(), devices, options.protocol, options.threads),
-        options.elsewhere, found);
+    ClassFit fit =
+        fit_class(data, nullptr, false,
+                  generic_options(data.size(), devices, options.protocol, options.threads),
+                  options.elsewhere, found);
     for (const size_t f : masked) fit.range[f] = {-kAnyValue, kAnyValue};
     if (by_device) {
       fit.shared = shared_by_device(data, found, tables.size());

@@ -35,8 +35,19 @@ struct OutOfFold {
   uint32_t row = 0;  ///< Index of the row given.
 };
 
+/// Rows of a device that contradict what else was measured on it (contradiction.h), and were not
+/// fitted to.
+struct ContradictedRows {
+  std::string device;
+  TileClass tile_class = TileClass::kOther;
+  bool batched = false;        ///< Of products: whether they are those of several matrices.
+  double factor = 1;           ///< How many times as long as the rest has it.
+  std::vector<uint32_t> rows;  ///< Of the rows given, in order.
+};
+
 struct Calibration {
   TileFit fit;
+  std::vector<ContradictedRows> contradicted;
   std::vector<OutOfFold> out_of_fold;  ///< In the order of the rows.
 };
 
@@ -50,7 +61,8 @@ struct RowsOnDevice {
 /// the prior has the class. Each class is fitted `folds` times without one fold for its
 /// out-of-fold residuals, whose quantiles make the intervals, and once with all rows. With
 /// a prior, small trees are fitted to what it leaves over, and kept where they do better out
-/// of fold than trees that begin from nothing.
+/// of fold than trees that begin from nothing; rows of an operation that the prior and the
+/// device's other operations contradict are left out, and the prior answers for them.
 Calibration calibrate(const Device& device, std::span<const MeasuredRow> rows,
                       const CalibrationOptions& options);
 inline constexpr size_t kFewestRows = 20;
@@ -60,7 +72,8 @@ inline constexpr size_t kFewestRowsWithPrior = 10;
 /// than tell devices apart are not used, and every row is predicted by fits that have not
 /// seen its device. Where fewer than kFewestDevices have a class, folds are by operator as
 /// above, and intervals widened by kUnseenDevice. Rows are numbered through all tables, of
-/// which each device has one.
+/// which each device has one. Rows of an operation on one device that its other operations and
+/// the other devices contradict are left out.
 Calibration calibrate_generic(std::span<const RowsOnDevice> tables,
                               const CalibrationOptions& options);
 inline constexpr size_t kFewestDevices = 3;

@@ -93,6 +93,61 @@ TEST(Calibration, AFitOverSeveralDevicesFollowsTheirFigures) {
               0.03);
 }
 
+/// Long products, of one matrix or of several, that take `factor` times their physical time.
+void add_long_products(std::vector<MeasuredRow>& rows, const Device& device, bool batched,
+                       double factor) {
+  const TileGpu gpu(device);
+  for (int i = 0; i < 100; ++i) {
+    MeasuredRow row;
+    const std::string params =
+        fmt::format(R"({{{}"m": {}, "n": {}, "k": {}}})", batched ? R"("b": 4, )" : "",
+                    1024 + 8 * i, 1024 << (i % 3), 1024 << (i % 2));
+    row.kernel = operator_kernel(batched ? "bmm" : "gemm", "bf16", params);
+    row.key = stable_hash(params, 0);
+    TileDescription d;
+    gpu.describe(row.kernel, {}, d);
+    row.seconds = d.seconds * factor;
+    rows.push_back(row);
+  }
+}
+
+TEST(Calibration, RowsThatTheRestContradictsAreLeftToTheOthers) {
+  std::vector<Device> devices;
+  std::vector<std::vector<MeasuredRow>> rows(5);
+  for (int i = 0; i < 5; ++i) {
+    devices.push_back(gpu_of(std::string(1, static_cast<char>('a' + i)).c_str(), (1 + i) * 0.5e12));
+    // The single products of the last one ran at a third of its clock.
+    add_long_products(rows[static_cast<size_t>(i)], devices.back(), false, i == 4 ? 3.6 : 1.2);
+    add_long_products(rows[static_cast<size_t>(i)], devices.back(), true, 1.2);
+  }
+  std::vector<RowsOnDevice> tables;
+  for (size_t i = 0; i < 5; ++i) tables.push_back({&devices[i], rows[i]});
+  const auto right = [&](const Calibration& made) {
+    ASSERT_EQ(made.contradicted.size(), 1u);
+    EXPECT_EQ(made.contradicted[0].device, "e");
+    EXPECT_FALSE(made.contradicted[0].batched);
+    EXPECT_NEAR(made.contradicted[0].factor, 3, 0.05);
+    EXPECT_EQ(made.contradicted[0].rows.size(), 100u);
+    TileDescription d;
+    TileGpu(devices[4])
+        .describe(operator_kernel("gemm", "bf16", R"({"m": 2048, "n": 2048, "k": 2048})"), {}, d);
+    EXPECT_NEAR(estimate_of(*made.fit.find(TileClass::kProduct), d).seconds.value / d.seconds, 1.2,
+                0.05);
+  };
+  const Calibration of_all = calibrate_generic(tables, {});
+  right(of_all);
+  EXPECT_EQ(of_all.out_of_fold.size(), 900u);
+  tables.pop_back();
+  const TileFit others = calibrate_generic(tables, {}).fit;
+  CalibrationOptions options;
+  options.prior = &others;
+  const Calibration of_one = calibrate(devices[4], rows[4], options);
+  right(of_one);
+  EXPECT_EQ(of_one.out_of_fold.size(), 100u);
+  // Without the others nothing contradicts them.
+  EXPECT_TRUE(calibrate(devices[4], rows[4], {}).contradicted.empty());
+}
+
 TEST(Calibration, RowsOfSeveralDevicesArePredictedWithoutTheirOwn) {
   const Device a = gpu_of("a", 0.5e12), b = gpu_of("b", 1e12), c = gpu_of("c", 2e12);
   const auto on_a = products(a, 120, 1.2, 0), on_b = products(b, 120, 1.2, 0),
