@@ -575,9 +575,10 @@ class Fuser {
     if (!rules_.duplicate_cheap && consumers.size() > 1) return false;
     double written = 0;
     for (uint32_t v : node.outputs) written += bytes(v);
-    // Special functions are computed again only where storing them would leave the cache.
+    // Special functions are computed again only where storing them would leave the cache, the
+    // slow tanh not even there.
     if (consumers.size() > 1 && op_class(node.code) == OpClass::kTranscendental &&
-        written <= cache_bytes_ && elements(node) > 4096)
+        (written <= cache_bytes_ || node.code == Opcode::k_tanh) && elements(node) > 4096)
       return false;
     // The parts of a split product are added once or twice, no more.
     double all_times = 0;
