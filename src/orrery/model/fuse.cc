@@ -567,6 +567,19 @@ class Fuser {
     return false;
   }
 
+  /// Whether it is the exponential function of 1 / (1 + exp(−x)), or all of that.
+  bool is_of_logistic(const FusionNode& node) const {
+    if (node.code == Opcode::k_logistic) return true;
+    if (node.code != Opcode::k_exponential) return false;
+    const auto& users = g_.values[node.outputs[0]].users;
+    return std::all_of(users.begin(), users.end(), [&](uint32_t u) {
+      const FusionNode& user = g_.nodes[u];
+      return user.code == Opcode::k_add &&
+             std::any_of(user.inputs.begin(), user.inputs.end(),
+                         [&](uint32_t v) { return g_.values[v].number == 1; });
+    });
+  }
+
   /// Whether computing `n` in each consumer takes less than storing it: XLA's priority
   /// fusion, time = launches + bytes / bandwidth + work / rate.
   bool pays(uint32_t n, const std::vector<uint32_t>& consumers,
@@ -575,10 +588,11 @@ class Fuser {
     if (!rules_.duplicate_cheap && consumers.size() > 1) return false;
     double written = 0;
     for (uint32_t v : node.outputs) written += bytes(v);
-    // Special functions are computed again only where storing them would leave the cache, the
-    // slow tanh not even there.
+    // Special functions are computed again only where storing them would leave the cache: the
+    // slow tanh never, the logistic function always.
     if (consumers.size() > 1 && op_class(node.code) == OpClass::kTranscendental &&
-        (written <= cache_bytes_ || node.code == Opcode::k_tanh) && elements(node) > 4096)
+        (written <= cache_bytes_ || node.code == Opcode::k_tanh) && elements(node) > 4096 &&
+        !is_of_logistic(node))
       return false;
     // The parts of a split product are added once or twice, no more.
     double all_times = 0;
