@@ -14,6 +14,9 @@ constexpr double kLaunchSeconds = 0.7e-6;
 constexpr double kCacheSpeedup = 2.5;
 /// Vector operations that one special function takes.
 constexpr double kSpecialFunctionWork = 16;
+/// … and the exponential of the logistic function, which XLA computes up to three times (10 and
+/// less decide alike for every training step at hand).
+constexpr double kLogisticWork = 6;
 /// Share of its reading time that storing a tensor of many readers counts as saved.
 constexpr double kStoringBonus = 0.2;
 /// A producer is computed again in at most this many kernels.
@@ -113,7 +116,7 @@ class Fuser {
   double work(const FusionNode& node) const {
     switch (op_class(node.code)) {
       case OpClass::kTranscendental:
-        return kSpecialFunctionWork;
+        return is_of_logistic(node) ? kLogisticWork : kSpecialFunctionWork;
       case OpClass::kVector:
         return node.code == Opcode::k_divide || node.code == Opcode::k_remainder ? 8 : 1;
       default:
