@@ -30,7 +30,7 @@ constexpr double kMostSplitRow = 16384;
 /// Generated kernels also compute what leads up to a product's operands; the library reads them
 /// from memory. It is not taken where writing them would take more than this share of the
 /// product at its peak rate. Fitted to XLA's choices on the H200.
-constexpr double kMostPreparation = 0.5;
+constexpr double kMostPreparation = 1.2;
 /// Kernels joined for a tensor share at least this many elements.
 constexpr double kLeastSharedElements = 2;
 /// Kernels looked at to see whether one needs another.
@@ -89,6 +89,7 @@ class Fuser {
     uint32_t operations = 0;
     std::vector<uint32_t> inputs;
     uint32_t joined = kNoNode;  ///< The group it became part of.
+    uint32_t reader = kNoNode;  ///< Of kPrologue: the product.
     uint32_t first = 0;         ///< Of the roots of all that joined it.
     uint32_t last = 0;
   };
@@ -238,6 +239,8 @@ class Fuser {
     if (op_class(node.code) == OpClass::kTranscendental) return false;
     double read = 0;
     for (uint32_t leaf : leaves_[v.producer]) read += bytes(leaf);
+    if (v.users.size() == 2 && node.code == Opcode::k_add && read <= 2.1 * bytes(value))
+      return true;
     return leaves_[v.producer].size() <= 2 && read <= bytes(value);
   }
 
@@ -316,7 +319,8 @@ class Fuser {
   /// takes the faster.
   bool runs_in_library(const FusionNode& product) const {
     const ProductShape shape = product_shape(w_, g_, product);
-    if (std::min(shape.m, shape.n) < kLibraryProductRows) return false;
+    if (std::min(shape.m, shape.n) < kLibraryProductRows || shape.k < kLibraryProductDepth)
+      return false;
     double moved = 0;
     for (uint32_t v : product.inputs) {
       const uint32_t producer = g_.values[v].producer;
@@ -539,7 +543,11 @@ class Fuser {
     }
     if (prologue && product_user && !stored && (fused || consumers.empty())) {
       for (uint32_t u : generated) join_once(n, g_.nodes[u].groups[0]);
-      for (uint32_t u : by_library) join(n, new_group(n, Form::kPrologue), elements(g_.nodes[u]));
+      for (uint32_t u : by_library) {
+        const uint32_t g = new_group(n, Form::kPrologue);
+        groups_[g].reader = u;
+        join(n, g, elements(g_.nodes[u]));
+      }
       return;
     }
     if (fused) return;
@@ -815,6 +823,7 @@ class Fuser {
     for (uint32_t i = 0; i < order.size(); ++i) {
       place[order[i]] = i;
       found[i].root = found[i].hero = groups_[order[i]].root;
+      found[i].reader = groups_[order[i]].reader;
     }
     for (uint32_t n = 0; n < g_.nodes.size(); ++n) {
       auto& groups = g_.nodes[n].groups;

@@ -103,6 +103,23 @@ void split_reduction(FusionGraph& graph, size_t n, int64_t length, ElementType e
   graph.shapes.emplace_back(RowShape{to.elements, parts, to.elements});
 }
 
+/// Whether it scatters terms of a sum over zeros.
+bool adds_to_zeros(const Workload& w, const FusionGraph& graph, const FusionNode& node) {
+  if (node.code != Opcode::k_scatter || node.inserted || node.inputs.empty() ||
+      node.outputs.size() != 1)
+    return false;
+  const uint32_t producer = graph.values[node.inputs[0]].producer;
+  if (producer == kNoNode) return false;
+  const FusionNode& fill = graph.nodes[producer];
+  if (!fill.inserted || fill.code != Opcode::k_broadcast || fill.inputs.size() != 1 ||
+      graph.values[fill.inputs[0]].number != 0)
+    return false;
+  bool adds = false;
+  for (RegionId r : w.view(node.op).raw_regions())
+    for_each_op(w, w.region(r), [&](OpId id) { adds |= w.op(id).code == Opcode::k_add; });
+  return adds;
+}
+
 /// The node that makes `value` as the larger of something and zero; kNoNode: it is not made so.
 uint32_t cut_at_zero(const FusionGraph& graph, uint32_t value) {
   const uint32_t producer = graph.values[value].producer;
@@ -392,6 +409,28 @@ void split_reductions(const Workload& w, FusionGraph& graph) {
     split_reduction(graph, n, from.elements / to.elements, to.element);
   }
   graph.order(w, false);
+}
+
+void scatter_into_sums(const Workload& w, FusionGraph& graph) {
+  bool changed = false;
+  for (FusionNode& node : graph.nodes) {
+    if (!adds_to_zeros(w, graph, node)) continue;
+    const FusionValue& sum = graph.values[node.outputs[0]];
+    if (sum.returned || sum.users.size() != 1) continue;
+    FusionNode& add = graph.nodes[sum.users[0]];
+    if (add.code != Opcode::k_add || add.inserted || add.inputs.size() != 2) continue;
+    const uint32_t other = add.inputs[add.inputs[0] == node.outputs[0] ? 1 : 0];
+    if (other == node.outputs[0] || graph.values[other].splat || graph.values[other].borrowed ||
+        graph.values[other].users.size() != 1 || graph.values[other].type->dims != sum.type->dims)
+      continue;
+    node.inputs[0] = other;
+    node.position = add.position;
+    std::swap(node.outputs[0], add.outputs[0]);
+    add.inputs = node.outputs;  // nobody reads it now
+    add.position = node.position + 1;
+    changed = true;
+  }
+  if (changed) graph.order(w, true);
 }
 
 void expand_window_gradients(const Workload& w, FusionGraph& graph) {
