@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "orrery/model/fusion_passes.h"
+#include "orrery/model/library_workspace.h"
 #include "orrery/workload/cost.h"
 
 namespace orrery {
@@ -51,7 +52,7 @@ bool is_broadcast(Opcode code) {
 class Fuser {
  public:
   Fuser(const Workload& w, const Device& device, const FusionRules& rules, FusionGraph& g)
-      : w_(w), rules_(rules), g_(g) {
+      : w_(w), device_(device), rules_(rules), g_(g) {
     bytes_per_second_ = std::max(1.0, device.main_memory().bandwidth.value);
     const double rate = device.vector[ElementType::kF32].value;
     work_per_second_ = rate > 0 ? rate / 2 : 10 * bytes_per_second_;
@@ -319,7 +320,8 @@ class Fuser {
   /// takes the faster.
   bool runs_in_library(const FusionNode& product) const {
     const ProductShape shape = product_shape(w_, g_, product);
-    if (std::min(shape.m, shape.n) < kLibraryProductRows || shape.k < kLibraryProductDepth)
+    if (std::min(shape.m, shape.n) < kLibraryProductRows || shape.k < kLibraryProductDepth ||
+        fills_device_once(shape, device_))
       return false;
     double moved = 0;
     for (uint32_t v : product.inputs) {
@@ -843,6 +845,7 @@ class Fuser {
   }
 
   const Workload& w_;
+  const Device& device_;
   const FusionRules& rules_;
   FusionGraph& g_;
   double bytes_per_second_ = 1;

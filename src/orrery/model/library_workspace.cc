@@ -36,9 +36,7 @@ bool is_cublas(const ProductShape& p, ElementType type, const Device& device) {
       flops < (p.k >= kDeepSum ? kLargeProduct : kLargeShallowProduct))
     return false;
   if (type == ElementType::kF32 || type == ElementType::kTF32) return true;
-  const double tiles = static_cast<double>(p.m) / 128 * (static_cast<double>(p.n) / 256);
-  const double waves = tiles / std::max(1, device.compute_units);
-  return waves <= kFullWave || waves > 1;
+  return !fills_device_once(p, device);
 }
 
 /// cuDNN's matrix kernels want channels in multiples of this; others are copied with more.
@@ -90,6 +88,12 @@ double convolution_workspace(const ConvolutionShape& c, ElementType type) {
 }
 
 }  // namespace
+
+bool fills_device_once(const ProductShape& p, const Device& device) {
+  const double tiles = static_cast<double>(p.m) / 128 * (static_cast<double>(p.n) / 256);
+  const double waves = tiles / std::max(1, device.compute_units);
+  return waves > kFullWave && waves <= 1;
+}
 
 LibraryCall library_call(const Kernel& kernel, const Device& device, bool aligned) {
   if (device.vendor != "NVIDIA") return {};

@@ -13,6 +13,10 @@ struct LibraryCall {
   int64_t workspace = 0;  ///< Bytes.
 };
 
+/// Whether tiles of 128×256 of a product fill the device just once: a generated kernel is then as
+/// fast as the library's.
+bool fills_device_once(const ProductShape& product, const Device& device);
+
 /// Matrix products go to cuBLAS, which gets 32 MiB of workspace, or to a generated
 /// kernel, which gets none: XLA tries both and takes the faster. The rule here is
 /// read off what it chose on an H200 for half of the products of a hundred programs; of
