@@ -450,10 +450,12 @@ void expand_window_gradients(const Workload& w, FusionGraph& graph) {
     graph.insert(position - 2, op, Opcode::k_reduce_window, FusionKind::kReduction, places)
         .inputs = {inputs[0]};
     uint32_t zeros = graph.add_value(&operand);
+    uint32_t kept_zeros = kNoNode;
     if (const uint32_t cut = cut_at_zero(graph, unpadded); cut != kNoNode) {
       // The zeros of the activation before it: they are written with its result, and a copy takes
-      // what is scattered, for the activation's gradient compares with them later.
+      // what is scattered, for the activation's gradient reads them later.
       graph.nodes[cut].outputs.push_back(zeros);
+      kept_zeros = zeros;
       const uint32_t copy = graph.add_value(&operand);
       graph.insert(position - 1, op, Opcode::k_copy, FusionKind::kHeavy, copy).inputs = {zeros};
       zeros = copy;
@@ -471,6 +473,9 @@ void expand_window_gradients(const Workload& w, FusionGraph& graph) {
     node.kind = FusionKind::kReduction;
     node.inserted = true;
     node.inputs = {zeros, places, inputs[1]};
+    if (kept_zeros == kNoNode) continue;
+    for (uint32_t u : graph.values[node.outputs[0]].users)
+      if (graph.nodes[u].code == Opcode::k_select) graph.nodes[u].inputs.push_back(kept_zeros);
   }
   graph.order(w, true);
 }
