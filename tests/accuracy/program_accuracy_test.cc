@@ -97,13 +97,15 @@ TEST(Programs, ReferenceTableOnH200) {
 /// Beside the fit's own programs the composition itself is tested: the gap between kernels and
 /// step, where the device sets the pace.
 TEST(Programs, OurOwnOnH200) {
-  Errors step;
-  size_t device_bound = 0, near = 0, inside = 0, all = 0;
+  Errors step, peak;
+  size_t device_bound = 0, near = 0, inside = 0, all = 0, near_peak = 0;
   std::vector<double> half_widths, mixed;
   for (const Measured& m : own_programs()) {
     const PredictAnswer a = predicted(m.file);
     ++all;
     inside += a.latency_low_s * 1e6 <= m.step_us && m.step_us <= a.latency_high_s * 1e6 ? 1 : 0;
+    peak.add(a.memory.peak_bytes, m.peak_bytes);
+    near_peak += std::abs(a.memory.peak_bytes / m.peak_bytes - 1) <= 0.05 ? 1 : 0;
     half_widths.push_back((a.latency_high_s - a.latency_low_s) / 2 / a.latency_s);
     if (m.busy_us < 0.85 * m.step_us) continue;  // the host's pace
     step.add(a.latency_s * 1e6, m.step_us);
@@ -114,13 +116,16 @@ TEST(Programs, OurOwnOnH200) {
   fmt::print(
       "{} device-bound programs: step {}; gap within 0.1 on {}, survey's gap median {:.3f}; all "
       "{}: "
-      "{} inside 90 %, half-width median {:.1f} %\n",
-      device_bound, step.text(), near, median(mixed), all, inside, 100 * median(half_widths));
+      "{} inside 90 %, half-width median {:.1f} %; peak memory {}, {} within 5 %\n",
+      device_bound, step.text(), near, median(mixed), all, inside, 100 * median(half_widths),
+      peak.text(), near_peak);
   EXPECT_GE(device_bound, 35u);
   EXPECT_LE(step.mean(), 0.09);
   EXPECT_GE(near, device_bound * 9 / 10);
   EXPECT_LE(median(mixed), 0.10);
   EXPECT_LE(median(half_widths), 0.15);
+  EXPECT_LE(peak.mean(), 0.02);
+  EXPECT_GE(near_peak, all - 2);
 }
 
 /// The fit has seen their kernels: what is tested is that lowering finds them.

@@ -360,6 +360,13 @@ host of that table is the slower of those seen), decoding with a batch of 32, wh
 rearranged by kernels that the fit has seen few of, and ResNet's training step: the lowering
 leaves out some of the copies that XLA makes.
 
+Peak memory is compared with XLA's own assignment of buffers. Given the optimised and scheduled HLO
+itself, the planner is within 0.6 % of it on each of 112 programs; what is left comes from the
+lowering: XLA stores some normalised tensors of ResNet's training step and centred ones of a U-Net
+that are taken to be computed again. The rules were found by looking at XLA's buffers for six of our
+programs below and for 46 of 105 drawn at random (`tools/measure/jax_samples.py`, two seeds; by a
+hash of their names), of which 43 are within 5 %; of the other 59, which were only counted, 52 are.
+
 Our own programs (`tools/measure/jax_models.py`, modules in `tests/accuracy/programs`), each predicted by
 a fit to the kernels of four fifths of the others, chosen by a hash of their names. Their hosts were
 about twice as fast as the reference table's, for which the stack's constants are: small programs

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "orrery/model/fusion_passes.h"
+#include "orrery/model/library_workspace.h"
 #include "orrery/workload/cost.h"
 
 namespace orrery {
@@ -14,6 +15,9 @@ constexpr double kLaunchSeconds = 0.7e-6;
 constexpr double kCacheSpeedup = 2.5;
 /// Vector operations that one special function takes.
 constexpr double kSpecialFunctionWork = 16;
+/// … and the exponential of the logistic function, which XLA computes up to three times (10 and
+/// less decide alike for every training step at hand).
+constexpr double kLogisticWork = 6;
 /// Share of its reading time that storing a tensor of many readers counts as saved.
 constexpr double kStoringBonus = 0.2;
 /// A producer is computed again in at most this many kernels.
@@ -27,7 +31,7 @@ constexpr double kMostSplitRow = 16384;
 /// Generated kernels also compute what leads up to a product's operands; the library reads them
 /// from memory. It is not taken where writing them would take more than this share of the
 /// product at its peak rate. Fitted to XLA's choices on the H200.
-constexpr double kMostPreparation = 0.5;
+constexpr double kMostPreparation = 1.2;
 /// Kernels joined for a tensor share at least this many elements.
 constexpr double kLeastSharedElements = 2;
 /// Kernels looked at to see whether one needs another.
@@ -48,7 +52,7 @@ bool is_broadcast(Opcode code) {
 class Fuser {
  public:
   Fuser(const Workload& w, const Device& device, const FusionRules& rules, FusionGraph& g)
-      : w_(w), rules_(rules), g_(g) {
+      : w_(w), device_(device), rules_(rules), g_(g) {
     bytes_per_second_ = std::max(1.0, device.main_memory().bandwidth.value);
     const double rate = device.vector[ElementType::kF32].value;
     work_per_second_ = rate > 0 ? rate / 2 : 10 * bytes_per_second_;
@@ -86,6 +90,7 @@ class Fuser {
     uint32_t operations = 0;
     std::vector<uint32_t> inputs;
     uint32_t joined = kNoNode;  ///< The group it became part of.
+    uint32_t reader = kNoNode;  ///< Of kPrologue: the product.
     uint32_t first = 0;         ///< Of the roots of all that joined it.
     uint32_t last = 0;
   };
@@ -113,7 +118,7 @@ class Fuser {
   double work(const FusionNode& node) const {
     switch (op_class(node.code)) {
       case OpClass::kTranscendental:
-        return kSpecialFunctionWork;
+        return is_of_logistic(node) ? kLogisticWork : kSpecialFunctionWork;
       case OpClass::kVector:
         return node.code == Opcode::k_divide || node.code == Opcode::k_remainder ? 8 : 1;
       default:
@@ -235,6 +240,8 @@ class Fuser {
     if (op_class(node.code) == OpClass::kTranscendental) return false;
     double read = 0;
     for (uint32_t leaf : leaves_[v.producer]) read += bytes(leaf);
+    if (v.users.size() == 2 && node.code == Opcode::k_add && read <= 2.1 * bytes(value))
+      return true;
     return leaves_[v.producer].size() <= 2 && read <= bytes(value);
   }
 
@@ -313,7 +320,9 @@ class Fuser {
   /// takes the faster.
   bool runs_in_library(const FusionNode& product) const {
     const ProductShape shape = product_shape(w_, g_, product);
-    if (std::min(shape.m, shape.n) < kLibraryProductRows) return false;
+    if (std::min(shape.m, shape.n) < kLibraryProductRows || shape.k < kLibraryProductDepth ||
+        fills_device_once(shape, device_))
+      return false;
     double moved = 0;
     for (uint32_t v : product.inputs) {
       const uint32_t producer = g_.values[v].producer;
@@ -536,7 +545,11 @@ class Fuser {
     }
     if (prologue && product_user && !stored && (fused || consumers.empty())) {
       for (uint32_t u : generated) join_once(n, g_.nodes[u].groups[0]);
-      for (uint32_t u : by_library) join(n, new_group(n, Form::kPrologue), elements(g_.nodes[u]));
+      for (uint32_t u : by_library) {
+        const uint32_t g = new_group(n, Form::kPrologue);
+        groups_[g].reader = u;
+        join(n, g, elements(g_.nodes[u]));
+      }
       return;
     }
     if (fused) return;
@@ -567,6 +580,19 @@ class Fuser {
     return false;
   }
 
+  /// Whether it is the exponential function of 1 / (1 + exp(−x)), or all of that.
+  bool is_of_logistic(const FusionNode& node) const {
+    if (node.code == Opcode::k_logistic) return true;
+    if (node.code != Opcode::k_exponential) return false;
+    const auto& users = g_.values[node.outputs[0]].users;
+    return std::all_of(users.begin(), users.end(), [&](uint32_t u) {
+      const FusionNode& user = g_.nodes[u];
+      return user.code == Opcode::k_add &&
+             std::any_of(user.inputs.begin(), user.inputs.end(),
+                         [&](uint32_t v) { return g_.values[v].number == 1; });
+    });
+  }
+
   /// Whether computing `n` in each consumer takes less than storing it: XLA's priority
   /// fusion, time = launches + bytes / bandwidth + work / rate.
   bool pays(uint32_t n, const std::vector<uint32_t>& consumers,
@@ -575,9 +601,11 @@ class Fuser {
     if (!rules_.duplicate_cheap && consumers.size() > 1) return false;
     double written = 0;
     for (uint32_t v : node.outputs) written += bytes(v);
-    // Special functions are computed again only where storing them would leave the cache.
+    // Special functions are computed again only where storing them would leave the cache: the
+    // slow tanh never, the logistic function always.
     if (consumers.size() > 1 && op_class(node.code) == OpClass::kTranscendental &&
-        written <= cache_bytes_ && elements(node) > 4096)
+        (written <= cache_bytes_ || node.code == Opcode::k_tanh) && elements(node) > 4096 &&
+        !is_of_logistic(node))
       return false;
     // The parts of a split product are added once or twice, no more.
     double all_times = 0;
@@ -797,6 +825,7 @@ class Fuser {
     for (uint32_t i = 0; i < order.size(); ++i) {
       place[order[i]] = i;
       found[i].root = found[i].hero = groups_[order[i]].root;
+      found[i].reader = groups_[order[i]].reader;
     }
     for (uint32_t n = 0; n < g_.nodes.size(); ++n) {
       auto& groups = g_.nodes[n].groups;
@@ -816,6 +845,7 @@ class Fuser {
   }
 
   const Workload& w_;
+  const Device& device_;
   const FusionRules& rules_;
   FusionGraph& g_;
   double bytes_per_second_ = 1;

@@ -419,7 +419,8 @@ class Builder {
   /// A constant of one number, written to memory for what updates it.
   uint32_t filled(uint32_t constant, OpId op) {
     const uint32_t value = g_.add_value(g_.values[constant].type);
-    g_.insert(next_position(), op, Opcode::k_broadcast, FusionKind::kFusible, value);
+    g_.insert(next_position(), op, Opcode::k_broadcast, FusionKind::kFusible, value).inputs = {
+        constant};
     return value;
   }
 
@@ -478,6 +479,12 @@ class Builder {
   /// cuDNN reads images with features innermost and filters as [out, window, in].
   Seen convolution_operand(const OpView& op, uint32_t operand, const Seen& seen) {
     if (is_filter_gradient(op)) {
+      // What its convolution read: images padded beforehand, but not where it padded none.
+      const auto low = op.integers(Attr::kPaddingLow), high = op.integers(Attr::kPaddingHigh);
+      const auto adds = [](int64_t d) { return d > 0; };
+      if (std::none_of(low.begin(), low.end(), adds) &&
+          std::none_of(high.begin(), high.end(), adds))
+        return seen;
       const auto found = padded_.find(seen.value);
       return found == padded_.end() ? seen : Seen{.value = found->second, .order = {}};
     }

@@ -10,6 +10,8 @@ namespace orrery {
 /// Products of fewer rows or columns run in generated kernels, not in the library (fitted to
 /// XLA's choices on the H200).
 inline constexpr int64_t kLibraryProductRows = 384;
+/// … as do those that sum over less.
+inline constexpr int64_t kLibraryProductDepth = 128;
 
 /// Sizes of a matrix product as its operation, or the pass that changed it, says.
 ProductShape product_shape(const Workload& workload, const FusionGraph& graph,
@@ -34,6 +36,9 @@ void reduce_vector_products(const Workload& workload, FusionGraph& graph);
 /// reads the result (XLA's split-k rewriter).
 void split_products(const Workload& workload, FusionGraph& graph);
 
+/// x + scatter(0, …) is scattered into x itself (XLA's algebraic simplifier).
+void scatter_into_sums(const Workload& workload, FusionGraph& graph);
+
 /// The gradient of a pooling window finds where the largest elements lie, then scatters to them
 /// (XLA's select-and-scatter expander).
 void expand_window_gradients(const Workload& workload, FusionGraph& graph);
@@ -49,6 +54,8 @@ struct FusionGroup {
   /// The node whose operation gives the kernel its shape: a product, a library call, a
   /// reduction, else the last.
   uint32_t hero = 0;
+  /// The only product that reads what it makes, a copy of its own; kNoNode: others do too.
+  uint32_t reader = kNoNode;
 };
 
 /// Spreads nodes over groups by the rules, and tells each node its groups. Groups are in the

@@ -309,6 +309,102 @@ TEST(Fusion, DimensionsApartAreSummedOneAfterTheOther) {
   EXPECT_EQ(second.rows, 8 * 32);
   EXPECT_EQ(second.columns, 4);
   EXPECT_EQ(second.inner, 1);
+const std::string kStem = type("8x112x112x64", "bf16"), kPooled = type("8x56x56x64", "bf16");
+
+std::string window_maximum(const std::string& result, const std::string& value) {
+  return "  %low" + result + " = stablehlo.constant dense<0xFF80> : tensor<bf16>\n  %" + result +
+         " = \"stablehlo.reduce_window\"(%" + value + ", %low" + result +
+         ") <{padding = dense<[[0, 0], [0, 1], [0, 1], [0, 0]]> : tensor<4x2xi64>, "
+         "window_dimensions = array<i64: 1, 3, 3, 1>, window_strides = array<i64: 1, 2, 2, 1>}> "
+         "({\n  ^bb0(%p: tensor<bf16>, %q: tensor<bf16>):\n    %m = stablehlo.maximum %p, %q : "
+         "tensor<bf16>\n    stablehlo.return %m : tensor<bf16>\n  }) : (" +
+         kStem + ", tensor<bf16>) -> " + kPooled + "\n";
+}
+
+std::string window_gradient(const std::string& result, const std::string& value,
+                            const std::string& source) {
+  const std::string padded = type("8x113x113x64", "bf16");
+  return "  %zero = stablehlo.constant dense<0.0> : tensor<bf16>\n  %pad = stablehlo.pad %" +
+         value + ", %zero, low = [0, 0, 0, 0], high = [0, 1, 1, 0], interior = [0, 0, 0, 0] : (" +
+         kStem + ", tensor<bf16>) -> " + padded +
+         "\n  %sas = \"stablehlo.select_and_scatter\"(%pad, %" + source +
+         ", %zero) <{padding = dense<0> : tensor<4x2xi64>, window_dimensions = array<i64: 1, 3, 3, "
+         "1>, window_strides = array<i64: 1, 2, 2, 1>}> ({\n  ^bb0(%p: tensor<bf16>, %q: "
+         "tensor<bf16>):\n    %c = stablehlo.compare GE, %p, %q, FLOAT : (tensor<bf16>, "
+         "tensor<bf16>) -> tensor<i1>\n    stablehlo.return %c : tensor<i1>\n  }, {\n  ^bb0(%p: "
+         "tensor<bf16>, %q: tensor<bf16>):\n    %s = stablehlo.add %p, %q : tensor<bf16>\n    "
+         "stablehlo.return %s : tensor<bf16>\n  }) : (" +
+         padded + ", " + kPooled + ", tensor<bf16>) -> " + padded + "\n  %" + result +
+         " = stablehlo.slice %sas [0:8, 0:112, 0:112, 0:64] : (" + padded + ") -> " + kStem + "\n";
+}
+
+// resnet50_b32_train: loop_broadcast_maximum_fusion writes the activation and the zeros beside it,
+// loop_convert_fusion pools, loop_reduce_window_fusion finds where the largest lie (five tensors of
+// 32 bits), copy.198 copies the zeros and input_scatter_fusion adds to them, without padding.
+TEST(Fusion, AWindowsGradientIsScatteredIntoTheActivationsZeros) {
+  const Program p = lower_for_xla(function_of(
+      "(%x: " + kStem + ", %g: " + kPooled + ") -> (" + kPooled + ", " + kStem + ")",
+      "  %n = stablehlo.constant dense<0.0> : " + kStem + "\n" +
+          binary("y", "maximum", "x", "n", kStem) + window_maximum("w", "y") +
+          window_gradient("d", "y", "g") + "  return %w, %d : " + kPooled + ", " + kStem));
+  const double stem = 8 * 112 * 112 * 64 * 2 / kMB, pooled = stem / 4;
+  double places = 0;
+  std::vector<double> copied;
+  for (const Launch& l : p.launches) {
+    const Cost& c = l.kernel.cost;
+    if (l.kernel.code == Opcode::k_copy) copied.push_back(c.bytes_written / kMB);
+    places = std::max(places, c.bytes_written / kMB);
+  }
+  EXPECT_THAT(copied, ElementsAre(stem));
+  EXPECT_DOUBLE_EQ(places, 5 * 2 * pooled);
+  EXPECT_THAT(traffic(p), testing::Contains(std::pair(stem, 2 * stem)));
+}
+
+// convnext_b32_train: tanh is written beside the activation (loop_convert_multiply_fusion),
+// whatever its size; decoders' silu is computed again in each kernel that reads it.
+TEST(Fusion, TanhIsStoredAndTheLogisticFunctionComputedAgain) {
+  const std::string x = type("65536x1024", "bf16"), w = type("1024x1024", "bf16");
+  const double size = 134.217728;
+  const auto stored = [&](const std::string& function) {
+    const auto dot = [&](const std::string& result, const std::string& value) {
+      return "  %" + result + " = stablehlo.dot_general %" + value +
+             ", %w, contracting_dims = [1] x [0] : (" + x + ", " + w + ") -> " + x + "\n";
+    };
+    const Program p =
+        lower_for_xla(function_of("(%x: " + x + ", %w: " + w + ") -> " + x,
+                                  function + binary("y", "multiply", "x", "t", x) + dot("a", "y") +
+                                      binary("c", "multiply", "a", "t", x) +
+                                      binary("d", "add", "c", "a", x) + "  return %d : " + x));
+    return p.launches[0].kernel.cost.bytes_written / kMB;
+  };
+  const std::string one = "  %one = stablehlo.constant dense<1.0> : " + x + "\n";
+  EXPECT_DOUBLE_EQ(stored(unary("t", "tanh", "x", x)), 2 * size);
+  EXPECT_DOUBLE_EQ(stored(one + unary("m", "negate", "x", x) + unary("e", "exponential", "m", x) +
+                          binary("s", "add", "one", "e", x) + binary("t", "divide", "one", "s", x)),
+                   size);
+}
+
+// Losses of decoders, gpt2m_b4_s1024_fused_train: loop_multiply_fusion.24 writes one term, and
+// input_scatter_fusion.1 adds the other to it in place.
+TEST(Fusion, TermsAreScatteredIntoTheSumTheyBelongTo) {
+  const std::string x = type("4096x8192", "f32"), i = type("4096x1", "i32"),
+                    u = type("4096", "f32");
+  const Program p = lower_for_xla(function_of(
+      "(%x: " + x + ", %i: " + i + ", %u: " + u + ") -> " + x,
+      "  %z = stablehlo.constant dense<0.0> : " + x +
+          "\n  %s = \"stablehlo.scatter\"(%z, %i, %u) <{scatter_dimension_numbers = "
+          "#stablehlo.scatter<inserted_window_dims = [1], input_batching_dims = [0], "
+          "scatter_indices_batching_dims = [0], scatter_dims_to_operand_dims = [1], "
+          "index_vector_dim = 1>}> ({\n  ^bb0(%p: tensor<f32>, %q: tensor<f32>):\n    %a = "
+          "stablehlo.add %p, %q : tensor<f32>\n    stablehlo.return %a : tensor<f32>\n  }) : (" +
+          x + ", " + i + ", " + u + ") -> " + x + "\n" + binary("e", "multiply", "x", "x", x) +
+          binary("y", "add", "s", "e", x) + unary("r", "negate", "y", x) + "  return %r : " + x));
+  const double size = 134.217728;
+  // No kernel writes zeros: one makes x², one scatters, one negates.
+  ASSERT_THAT(codes(p), ElementsAre(Opcode::k_multiply, Opcode::k_scatter, Opcode::k_negate));
+  EXPECT_DOUBLE_EQ(p.launches[0].kernel.cost.bytes_written / kMB, size);
+  EXPECT_LT(p.launches[1].kernel.cost.bytes_written / kMB, 0.1);
+  EXPECT_EQ(p.memory.temporaries, 0);  // all in the result's memory
 }
 
 // --- simplification -------------------------------------------------------------

@@ -435,7 +435,7 @@ TEST(Memory, PeaksAreNearThoseOfXla) {
   ORRERY_SHARED_DATA_OR_SKIP(file, "h200/jax_models.csv");
   const CsvTable table = CsvTable::parse(Source::from_file(file));
   const size_t name = table.required_column("case");
-  size_t within_four_percent = 0;
+  size_t within_one_percent = 0;
   for (size_t i = 0; i < table.rows(); ++i) {
     const std::string module(table.at(i, name));
     ORRERY_SHARED_DATA_OR_SKIP(path, "h200/stablehlo/" + module + ".mlir");
@@ -448,10 +448,10 @@ TEST(Memory, PeaksAreNearThoseOfXla) {
                         measured("alias_bytes");
     const double error = memory.peak() / peak - 1;
     RecordProperty(module, std::to_string(100 * error));
-    within_four_percent += std::abs(error) <= 0.04 ? 1 : 0;
-    EXPECT_LE(std::abs(error), 0.14) << module;
+    within_one_percent += std::abs(error) <= 0.01 ? 1 : 0;
+    EXPECT_LE(std::abs(error), 0.08) << module;
   }
-  EXPECT_GE(within_four_percent, 15u);
+  EXPECT_GE(within_one_percent, 15u);
 }
 
 TEST(Memory, ArgumentsAndOutputsEqualThoseOfXla) {

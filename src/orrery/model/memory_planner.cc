@@ -26,7 +26,6 @@ int64_t round_up(int64_t bytes, int64_t alignment) {
 struct Span {
   uint32_t start = kNone;  ///< First and last place in the order, both included.
   uint32_t end = 0;
-  uint64_t length() const { return uint64_t{end} - start; }
 };
 
 /// Sets of buffers that are one memory.
@@ -98,6 +97,12 @@ class ReusedMemory {
 struct Block {
   Span span;
   int64_t bytes = 0;
+};
+
+/// A buffer in a block: of several, the first takes the place and the others follow.
+struct Tenancy {
+  Span span;
+  uint32_t block = 0;
 };
 
 /// Blocks by their start, and below each node the latest end of those placed: finds
@@ -175,8 +180,57 @@ int64_t pack(std::span<const Block> blocks, std::span<const uint32_t> order, int
   return size;
 }
 
-int64_t smallest_packing(std::span<const Block> blocks, int64_t alignment, size_t steps,
-                         int64_t without_holes) {
+/// How long blocks live, in times that memory is taken or given back meanwhile.
+struct BlockLives {
+  std::vector<uint64_t> whole;
+  std::vector<uint64_t> first;  ///< Of the block's first tenant alone.
+};
+
+/// XLA's clock: in each step buffers are taken, those that are given back soonest first, and
+/// then others are given back, those that were taken first before the others.
+BlockLives lives_in_events(std::span<const Tenancy> tenancies, size_t block_count, size_t steps) {
+  std::vector<uint32_t> taken(tenancies.size());
+  std::iota(taken.begin(), taken.end(), 0u);
+  std::stable_sort(taken.begin(), taken.end(), [&](uint32_t a, uint32_t b) {
+    const Span &one = tenancies[a].span, &other = tenancies[b].span;
+    return std::pair(one.start, one.end) < std::pair(other.start, other.end);
+  });
+  std::vector<uint32_t> given_back = taken;
+  std::stable_sort(given_back.begin(), given_back.end(), [&](uint32_t a, uint32_t b) {
+    return tenancies[a].span.end < tenancies[b].span.end;
+  });
+
+  constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
+  std::vector<uint64_t> start(block_count, kNever), taken_at(tenancies.size());
+  std::vector<uint32_t> first_tenant(block_count, kNone);
+  BlockLives lives{std::vector<uint64_t>(block_count), std::vector<uint64_t>(block_count)};
+  uint64_t now = 0;
+  size_t next_taken = 0, next_given = 0;
+  for (uint32_t step = 0; step < steps; ++step) {
+    for (; next_taken < taken.size() && tenancies[taken[next_taken]].span.start == step;
+         ++next_taken) {
+      const uint32_t t = taken[next_taken];
+      const uint32_t block = tenancies[t].block;
+      if (start[block] == kNever) {
+        start[block] = now;
+        first_tenant[block] = t;
+      }
+      taken_at[t] = now++;
+    }
+    for (; next_given < given_back.size() && tenancies[given_back[next_given]].span.end == step;
+         ++next_given) {
+      const uint32_t t = given_back[next_given];
+      const uint32_t block = tenancies[t].block;
+      lives.whole[block] = std::max(lives.whole[block], now - start[block]);
+      if (first_tenant[block] == t) lives.first[block] = now - taken_at[t];
+      ++now;
+    }
+  }
+  return lives;
+}
+
+int64_t smallest_packing(std::span<const Block> blocks, std::span<const Tenancy> tenancies,
+                         int64_t alignment, size_t steps, int64_t without_holes) {
   // Of each block: those that start no later than it ends, less those that end before it starts.
   std::vector<uint64_t> starts(steps + 2), ends(steps + 2);
   for (const Block& block : blocks) {
@@ -189,16 +243,20 @@ int64_t smallest_packing(std::span<const Block> blocks, int64_t alignment, size_
   for (const Block& block : blocks) pairs += starts[block.span.end + 1] - ends[block.span.start];
   if (pairs > kMostPairs) return without_holes;
 
+  const BlockLives lives = lives_in_events(tenancies, blocks.size(), steps);
   std::vector<uint32_t> order(blocks.size());
   std::iota(order.begin(), order.end(), 0u);
-  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
-    if (blocks[a].bytes != blocks[b].bytes) return blocks[a].bytes > blocks[b].bytes;
-    return blocks[a].span.length() > blocks[b].span.length();
-  });
+  const auto first_by = [&](const std::vector<uint64_t>& length, bool by_size) {
+    std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+      if (by_size && blocks[a].bytes != blocks[b].bytes) return blocks[a].bytes > blocks[b].bytes;
+      if (length[a] != length[b]) return length[a] > length[b];
+      if (blocks[a].bytes != blocks[b].bytes) return blocks[a].bytes > blocks[b].bytes;
+      return a < b;
+    });
+  };
+  first_by(lives.first, true);
   const int64_t largest_first = pack(blocks, order, alignment);
-  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
-    return blocks[a].span.length() > blocks[b].span.length();
-  });
+  first_by(lives.whole, false);
   return std::min(largest_first, pack(blocks, order, alignment));
 }
 
@@ -266,9 +324,11 @@ class Lives {
   }
 
   /// Blocks of the buffers for which `is_placed(set)` is false: shared sets
-  /// and chains of overwritten operands are one. `block_of` gets each set's block.
+  /// and chains of overwritten operands are one. `block_of` gets each set's block,
+  /// `tenancies` each buffer's time there.
   template <class IsPlaced>
-  std::vector<Block> blocks(IsPlaced&& is_placed, std::vector<uint32_t>& block_of) const {
+  std::vector<Block> blocks(IsPlaced&& is_placed, std::vector<uint32_t>& block_of,
+                            std::vector<Tenancy>& tenancies) const {
     std::vector<uint32_t> by_start;
     for (uint32_t b = 0; b < members_.size(); ++b)
       if (span_[b].start != kNone && bytes(members_[b]) > 0 && !is_placed(members_[b]))
@@ -295,6 +355,7 @@ class Lives {
         block_of[set] = static_cast<uint32_t>(blocks.size());
         blocks.emplace_back();
       }
+      tenancies.push_back({span_[b], block_of[set]});
       Block& block = blocks[block_of[set]];
       block.bytes = std::max(block.bytes, bytes(set));
       block.span.start = std::min(block.span.start, span_[b].start);
@@ -317,10 +378,13 @@ class Lives {
 };
 
 void add_scratch(const MemoryGraph& graph, std::span<const uint32_t> order,
-                 std::vector<Block>& blocks) {
-  for (uint32_t place = 0; place < order.size(); ++place)
-    if (const int64_t bytes = graph.steps()[order[place]].scratch; bytes > 0)
-      blocks.push_back({{place, place}, bytes});
+                 std::vector<Block>& blocks, std::vector<Tenancy>& tenancies) {
+  for (uint32_t place = 0; place < order.size(); ++place) {
+    const int64_t bytes = graph.steps()[order[place]].scratch;
+    if (bytes == 0) continue;
+    tenancies.push_back({{place, place}, static_cast<uint32_t>(blocks.size())});
+    blocks.push_back({{place, place}, bytes});
+  }
 }
 
 std::vector<int64_t> live_at_each_step(std::span<const Block> blocks, size_t steps) {
@@ -437,11 +501,12 @@ BufferPlan plan_buffers(const MemoryGraph& graph, std::span<const uint32_t> orde
   std::vector<bool> placed;
   if (layout.temporaries_in_results) placed = place_in_results(graph, lives);
   std::vector<uint32_t> block_of;
+  std::vector<Tenancy> tenancies;
   std::vector<Block> blocks = lives.blocks(
       [&](uint32_t set) { return !lives.is_temporary(set) || (!placed.empty() && placed[set]); },
-      block_of);
+      block_of, tenancies);
   const size_t block_count = blocks.size();
-  add_scratch(graph, order, blocks);
+  add_scratch(graph, order, blocks, tenancies);
 
   plan.temporaries_live = live_at_each_step(blocks, order.size());
   const auto most = std::max_element(plan.temporaries_live.begin(), plan.temporaries_live.end());
@@ -450,7 +515,7 @@ BufferPlan plan_buffers(const MemoryGraph& graph, std::span<const uint32_t> orde
     plan.peak_step = static_cast<uint32_t>(most - plan.temporaries_live.begin());
   }
   plan.temporaries =
-      smallest_packing(blocks, layout.alignment, order.size(), plan.live_temporaries);
+      smallest_packing(blocks, tenancies, layout.alignment, order.size(), plan.live_temporaries);
   for (const MemoryGraph::Step& step : graph.steps())
     if (step.tables > 0)
       plan.temporaries = add(plan.temporaries, round_up(step.tables, layout.alignment));
@@ -489,9 +554,11 @@ BufferPlan plan_buffers(const MemoryGraph& graph, std::span<const uint32_t> orde
 int64_t live_bytes(const MemoryGraph& graph, std::span<const uint32_t> order) {
   const Lives lives(graph, order);
   std::vector<uint32_t> block_of;
-  std::vector<Block> blocks = lives.blocks(
-      [&](uint32_t set) { return lives.is_argument(set) || lives.is_constant(set); }, block_of);
-  add_scratch(graph, order, blocks);
+  std::vector<Tenancy> tenancies;
+  std::vector<Block> blocks =
+      lives.blocks([&](uint32_t set) { return lives.is_argument(set) || lives.is_constant(set); },
+                   block_of, tenancies);
+  add_scratch(graph, order, blocks, tenancies);
   const std::vector<int64_t> live = live_at_each_step(blocks, order.size());
   return live.empty() ? 0 : *std::max_element(live.begin(), live.end());
 }

@@ -103,6 +103,51 @@ void split_reduction(FusionGraph& graph, size_t n, int64_t length, ElementType e
   graph.shapes.emplace_back(RowShape{to.elements, parts, to.elements});
 }
 
+/// Whether it scatters terms of a sum over zeros.
+bool adds_to_zeros(const Workload& w, const FusionGraph& graph, const FusionNode& node) {
+  if (node.code != Opcode::k_scatter || node.inserted || node.inputs.empty() ||
+      node.outputs.size() != 1)
+    return false;
+  const uint32_t producer = graph.values[node.inputs[0]].producer;
+  if (producer == kNoNode) return false;
+  const FusionNode& fill = graph.nodes[producer];
+  if (!fill.inserted || fill.code != Opcode::k_broadcast || fill.inputs.size() != 1 ||
+      graph.values[fill.inputs[0]].number != 0)
+    return false;
+  bool adds = false;
+  for (RegionId r : w.view(node.op).raw_regions())
+    for_each_op(w, w.region(r), [&](OpId id) { adds |= w.op(id).code == Opcode::k_add; });
+  return adds;
+}
+
+/// The node that makes `value` as the larger of something and zero; kNoNode: it is not made so.
+uint32_t cut_at_zero(const FusionGraph& graph, uint32_t value) {
+  const uint32_t producer = graph.values[value].producer;
+  if (producer == kNoNode) return kNoNode;
+  const FusionNode& node = graph.nodes[producer];
+  if (node.code != Opcode::k_maximum || node.inserted) return kNoNode;
+  const bool with_zero = std::any_of(node.inputs.begin(), node.inputs.end(),
+                                     [&](uint32_t v) { return graph.values[v].number == 0; });
+  return with_zero ? producer : kNoNode;
+}
+
+/// What a window's gradient is scattered over: its operand, before padding that a slice takes off
+/// the gradient again.
+uint32_t without_padding(const FusionGraph& graph, size_t gradient) {
+  const FusionNode& node = graph.nodes[gradient];
+  const FusionValue& operand = graph.values[node.inputs[0]];
+  const FusionValue& result = graph.values[node.outputs[0]];
+  if (operand.producer == kNoNode || result.returned || result.users.size() != 1)
+    return node.inputs[0];
+  const FusionNode& pad = graph.nodes[operand.producer];
+  const FusionNode& slice = graph.nodes[result.users[0]];
+  if (pad.code != Opcode::k_pad || slice.code != Opcode::k_slice || slice.outputs.size() != 1)
+    return node.inputs[0];
+  return graph.values[pad.inputs[0]].type->dims == graph.values[slice.outputs[0]].type->dims
+             ? pad.inputs[0]
+             : node.inputs[0];
+}
+
 class Merger {
  public:
   Merger(const Workload& w, FusionGraph& g) : w_(w), g_(g) {}
@@ -367,6 +412,28 @@ void split_reductions(const Workload& w, FusionGraph& graph) {
   graph.order(w, false);
 }
 
+void scatter_into_sums(const Workload& w, FusionGraph& graph) {
+  bool changed = false;
+  for (FusionNode& node : graph.nodes) {
+    if (!adds_to_zeros(w, graph, node)) continue;
+    const FusionValue& sum = graph.values[node.outputs[0]];
+    if (sum.returned || sum.users.size() != 1) continue;
+    FusionNode& add = graph.nodes[sum.users[0]];
+    if (add.code != Opcode::k_add || add.inserted || add.inputs.size() != 2) continue;
+    const uint32_t other = add.inputs[add.inputs[0] == node.outputs[0] ? 1 : 0];
+    if (other == node.outputs[0] || graph.values[other].splat || graph.values[other].borrowed ||
+        graph.values[other].users.size() != 1 || graph.values[other].type->dims != sum.type->dims)
+      continue;
+    node.inputs[0] = other;
+    node.position = add.position;
+    std::swap(node.outputs[0], add.outputs[0]);
+    add.inputs = node.outputs;  // nobody reads it now
+    add.position = node.position + 1;
+    changed = true;
+  }
+  if (changed) graph.order(w, true);
+}
+
 void expand_window_gradients(const Workload& w, FusionGraph& graph) {
   const size_t count = graph.nodes.size();
   for (size_t n = 0; n < count; ++n) {
@@ -375,22 +442,43 @@ void expand_window_gradients(const Workload& w, FusionGraph& graph) {
     const std::vector<uint32_t> inputs = graph.nodes[n].inputs;
     const uint64_t position = graph.nodes[n].position;
     const OpId op = graph.nodes[n].op;
-    const Type& operand = *graph.values[inputs[0]].type;
+    const uint32_t unpadded = without_padding(graph, n);
+    const Type& operand = *graph.values[unpadded].type;
     const Type& source = *graph.values[inputs[1]].type;
     // Where each window's largest element lies: its value and a coordinate a dimension.
     const uint32_t places = graph.add_value(graph.add_type(
         source, {static_cast<int64_t>(operand.rank()) + 1, source.elements}, ElementType::kS32));
     graph.insert(position - 2, op, Opcode::k_reduce_window, FusionKind::kReduction, places)
         .inputs = {inputs[0]};
-    const uint32_t zeros = graph.add_value(&operand);
-    graph.insert(position - 1, op, Opcode::k_broadcast, FusionKind::kFusible, zeros);
+    uint32_t zeros = graph.add_value(&operand);
+    uint32_t kept_zeros = kNoNode;
+    if (const uint32_t cut = cut_at_zero(graph, unpadded); cut != kNoNode) {
+      // The zeros of the activation before it: they are written with its result, and a copy takes
+      // what is scattered, for the activation's gradient reads them later.
+      graph.nodes[cut].outputs.push_back(zeros);
+      kept_zeros = zeros;
+      const uint32_t copy = graph.add_value(&operand);
+      graph.insert(position - 1, op, Opcode::k_copy, FusionKind::kHeavy, copy).inputs = {zeros};
+      zeros = copy;
+    } else {
+      graph.insert(position - 1, op, Opcode::k_broadcast, FusionKind::kFusible, zeros);
+    }
+    if (unpadded != inputs[0]) {
+      // What would be cut off afterwards is not scattered to.
+      FusionNode& slice = graph.nodes[graph.values[graph.nodes[n].outputs[0]].users[0]];
+      std::swap(graph.nodes[n].outputs[0], slice.outputs[0]);
+      slice.inputs = graph.nodes[n].outputs;
+    }
     FusionNode& node = graph.nodes[n];
     node.code = Opcode::k_scatter;
     node.kind = FusionKind::kReduction;
     node.inserted = true;
     node.inputs = {zeros, places, inputs[1]};
+    if (kept_zeros == kNoNode) continue;
+    for (uint32_t u : graph.values[node.outputs[0]].users)
+      if (graph.nodes[u].code == Opcode::k_select) graph.nodes[u].inputs.push_back(kept_zeros);
   }
-  graph.order(w, false);
+  graph.order(w, true);
 }
 
 }  // namespace orrery

@@ -5,6 +5,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "orrery/kernel/describe.h"
 #include "orrery/model/fused_kernel.h"
 
 namespace orrery {
@@ -13,6 +14,8 @@ namespace {
 constexpr uint32_t kNone = kNoNode;
 /// Operands times operations of a kernel up to which it is asked what it may overwrite.
 constexpr size_t kMostPaths = size_t{1} << 16;
+/// cuBLAS takes matrices whose rows are multiples of this long.
+constexpr int64_t kAlignedElements = 8;
 
 }  // namespace
 
@@ -28,6 +31,7 @@ RegionGraph::RegionGraph(const Workload& w, const Device& device, const FusionRu
   if (rules.vector_products) reduce_vector_products(w, graph_);
   if (rules.merge_products) merge_products(w, graph_);
   if (rules.split_products) split_products(w, graph_);
+  if (rules.scatter_into_sums) scatter_into_sums(w, graph_);
   if (rules.expand_window_gradients) expand_window_gradients(w, graph_);
   if (rules.split_reductions) split_reductions(w, graph_);
   groups_ = fuse(w, device, rules, graph_);
@@ -142,13 +146,14 @@ void RegionGraph::emit(double count, std::vector<Launch>& launches) const {
 bool RegionGraph::is_read_where_written(uint32_t group, uint32_t operand, uint32_t result) const {
   std::unordered_set<uint32_t> reached{operand};
   bool reaches = false;
+  bool first_reduction = true;
   // Nodes stand in program order: one pass follows every path.
   for (uint32_t n : groups_[group].nodes) {
     const Node& node = graph_.nodes[n];
     const bool reads = std::any_of(node.inputs.begin(), node.inputs.end(),
                                    [&](uint32_t v) { return reached.count(v) > 0; });
-    if (!reads) continue;
-    if (node.code == Opcode::k_reduce) continue;  // it runs before anything is written
+    const bool runs_before = node.code == Opcode::k_reduce && std::exchange(first_reduction, false);
+    if (!reads || runs_before) continue;
     if (!is_elementwise(node.code)) return false;
     reached.insert(node.outputs.begin(), node.outputs.end());
     reaches |= std::count(node.outputs.begin(), node.outputs.end(), result) > 0;
@@ -156,61 +161,125 @@ bool RegionGraph::is_read_where_written(uint32_t group, uint32_t operand, uint32
   return reaches;
 }
 
-RegionKernels RegionGraph::kernels() const {
-  RegionKernels kernels;
-  kernels.arguments = graph_.arguments;
-  kernels.results = graph_.results;
-  for (const Value& value : graph_.values) kernels.values.push_back({value.type, value.borrowed});
-  std::vector<uint32_t> group_at(graph_.nodes.size(), kNone);
-  for (uint32_t g = 0; g < groups_.size(); ++g) group_at[groups_[g].root] = g;
-  std::vector<bool> written(graph_.values.size(), false);
-  std::vector<uint32_t> read_by(graph_.values.size(), kNone);
-  for (uint32_t root = 0; root < graph_.nodes.size(); ++root) {
-    const Node& last = graph_.nodes[root];
-    const uint32_t g = group_at[root];
-    const bool runs_bodies = last.kind == Kind::kControl;
-    if (!runs_bodies && g == kNone) continue;
-    RegionKernels::Step& step = kernels.steps.emplace_back();
-    step.op = last.op;
-    step.runs_bodies = runs_bodies;
-    if (runs_bodies) {
-      step.reads = last.inputs;
-      for (uint32_t v : last.outputs) step.writes.push_back({v, step.op, kNone, {}});
-      continue;
-    }
-    for (uint32_t n : groups_[g].nodes) {
-      const Node& node = graph_.nodes[n];
-      if (rules_.plans_memory && op_class(node.code) == OpClass::kContraction) {
-        Kernel kernel = kernel_of(w_, node.op);
-        if (node.shape >= 0) kernel.shape = graph_.shapes[static_cast<size_t>(node.shape)];
-        step.call = library_call(kernel, device_);
-      }
-      for (uint32_t v : node.inputs) {
+std::vector<uint32_t> RegionGraph::reads_of_group(uint32_t group) const {
+  const FusionGroup& nodes = groups_[group];
+  std::vector<uint32_t> reads;
+  std::unordered_set<uint32_t> seen_values, seen_nodes;
+  std::vector<uint32_t> waiting;
+  const auto is_inside = [&](uint32_t node) {
+    const auto& groups = graph_.nodes[node].groups;
+    return std::find(groups.begin(), groups.end(), group) != groups.end();
+  };
+  const auto expand = [&](uint32_t first) {
+    waiting.push_back(first);
+    while (!waiting.empty()) {
+      const uint32_t n = waiting.back();
+      waiting.pop_back();
+      if (!seen_nodes.insert(n).second) continue;
+      for (uint32_t v : graph_.nodes[n].inputs) {
         const uint32_t producer = graph_.values[v].producer;
-        const bool inside =
-            producer != kNone && std::count(graph_.nodes[producer].groups.begin(),
-                                            graph_.nodes[producer].groups.end(), g) > 0;
-        if (!inside && std::exchange(read_by[v], root) != root) step.reads.push_back(v);
-      }
-      const bool in_place =
-          node.code == Opcode::k_dynamic_update_slice || node.code == Opcode::k_scatter;
-      for (uint32_t v : node.outputs) {
-        const Value& value = graph_.values[v];
-        const bool stored = value.returned || value.users.empty() || is_read_outside(node, v);
-        if (!stored || !is_stored_by(n, g) || written[v]) continue;
-        written[v] = true;
-        step.writes.push_back({v, node.op, in_place ? node.inputs[0] : kNone, {}});
+        if (producer != kNone && is_inside(producer))
+          waiting.push_back(producer);
+        else if (seen_values.insert(v).second)
+          reads.push_back(v);
       }
     }
-    if (!rules_.plans_memory || groups_[g].nodes.size() * step.reads.size() > kMostPaths) continue;
+  };
+  const Kind kind = graph_.nodes[nodes.hero].kind;
+  if (kind == Kind::kProduct || kind == Kind::kHeavy) expand(nodes.hero);
+  expand(nodes.root);
+  for (size_t i = nodes.nodes.size(); i-- > 0;) expand(nodes.nodes[i]);
+  return reads;
+}
+
+LibraryCall RegionGraph::call_of(const Node& node) const {
+  Kernel kernel = kernel_of(w_, node.op);
+  if (node.shape >= 0) kernel.shape = graph_.shapes[static_cast<size_t>(node.shape)];
+  auto* product = std::get_if<ProductShape>(&kernel.shape);
+  if (product == nullptr) return library_call(kernel, device_, true);
+  const OpView op = w_.view(node.op);
+  if (node.shape >= 0 && product->batch > 1 && op.integers(Attr::kLhsBatching).empty()) {
+    product->k = joined(product->k, product->batch);  // split along its sum
+    product->batch = 1;
+  }
+  bool aligned = product->n % kAlignedElements == 0 && product->k % kAlignedElements == 0;
+  if (!node.inserted && op.operand_count() >= 2 && op.result_count() == 1) {
+    const auto is_aligned = [](const Type& type) {
+      const auto last =
+          std::find_if(type.dims.rbegin(), type.dims.rend(), [](int64_t size) { return size > 1; });
+      return last == type.dims.rend() || *last % kAlignedElements == 0;
+    };
+    aligned = is_aligned(op.operand_type(0)) && is_aligned(op.operand_type(1)) &&
+              is_aligned(op.result_type(0));
+  }
+  return library_call(kernel, device_, aligned);
+}
+
+void RegionGraph::add_step(uint32_t group, const Copies& copies, std::vector<bool>& written,
+                           RegionKernels& kernels) const {
+  RegionKernels::Step& step = kernels.steps.emplace_back();
+  step.op = graph_.nodes[groups_[group].root].op;
+  step.reads = reads_of_group(group);
+  for (uint32_t n : groups_[group].nodes) {
+    const Node& node = graph_.nodes[n];
+    if (rules_.plans_memory && op_class(node.code) == OpClass::kContraction) {
+      step.call = call_of(node);
+    }
+    const bool in_place =
+        node.code == Opcode::k_dynamic_update_slice || node.code == Opcode::k_scatter;
+    for (uint32_t v : node.outputs) {
+      const Value& value = graph_.values[v];
+      const bool stored = value.returned || value.users.empty() || is_read_outside(node, v);
+      if (!stored || !is_stored_by(n, group) || written[v]) continue;
+      written[v] = groups_[group].reader == kNone;
+      step.writes.push_back({v, node.op, in_place ? node.inputs[0] : kNone, {}});
+    }
+  }
+  if (rules_.plans_memory && groups_[group].nodes.size() * step.reads.size() <= kMostPaths) {
     for (RegionKernels::Write& write : step.writes) {
       const Type& type = *graph_.values[write.value].type;
       for (uint32_t v : step.reads)
         if (graph_.values[v].type->bytes == type.bytes &&
             graph_.values[v].type->elements == type.elements &&
-            is_read_where_written(g, v, write.value))
+            is_read_where_written(group, v, write.value))
           write.may_overwrite.push_back(v);
     }
+  }
+  for (RegionKernels::Write& write : step.writes)
+    if (const auto copy = copies.find({groups_[group].reader, write.value}); copy != copies.end())
+      write.value = copy->second;
+  for (uint32_t n : groups_[group].nodes)
+    for (uint32_t v : graph_.nodes[n].inputs)
+      if (const auto copy = copies.find({n, v}); copy != copies.end())
+        std::replace(step.reads.begin(), step.reads.end(), v, copy->second);
+}
+
+RegionKernels RegionGraph::kernels() const {
+  RegionKernels kernels;
+  kernels.arguments = graph_.arguments;
+  kernels.results = graph_.results;
+  for (const Value& value : graph_.values) kernels.values.push_back({value.type, value.borrowed});
+  std::vector<std::vector<uint32_t>> groups_at(graph_.nodes.size());
+  Copies copies;
+  for (uint32_t g = 0; g < groups_.size(); ++g) {
+    groups_at[groups_[g].root].push_back(g);
+    if (groups_[g].reader == kNone) continue;
+    const uint32_t value = graph_.nodes[groups_[g].root].outputs[0];
+    copies[{groups_[g].reader, value}] = static_cast<uint32_t>(kernels.values.size());
+    kernels.values.push_back({graph_.values[value].type, false});
+  }
+  std::vector<bool> written(graph_.values.size(), false);
+  for (uint32_t root = 0; root < graph_.nodes.size(); ++root) {
+    const Node& last = graph_.nodes[root];
+    if (last.kind != Kind::kControl) {
+      for (uint32_t g : groups_at[root]) add_step(g, copies, written, kernels);
+      continue;
+    }
+    RegionKernels::Step& step = kernels.steps.emplace_back();
+    step.op = last.op;
+    step.runs_bodies = true;
+    step.reads = last.inputs;
+    for (uint32_t v : last.outputs) step.writes.push_back({v, step.op, kNone, {}});
   }
   return kernels;
 }

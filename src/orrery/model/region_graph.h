@@ -1,5 +1,7 @@
 #pragma once
 
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "orrery/model/fusion_passes.h"
@@ -32,10 +34,20 @@ class RegionGraph {
   using Value = FusionValue;
   using Kind = FusionKind;
 
+  /// Values that a kernel makes for one node alone: by that node and the value.
+  using Copies = std::map<std::pair<uint32_t, uint32_t>, uint32_t>;
+
+  void add_step(uint32_t group, const Copies& copies, std::vector<bool>& written,
+                RegionKernels& kernels) const;
   /// Whether a library runs the product with what follows it, scales and biases, at no further
   /// work.
   bool runs_with_epilogue(const FusionGroup& group) const;
   Kernel kernel_of_group(uint32_t group, OpId* named, uint32_t* fused) const;
+  /// What a kernel reads, in the order in which XLA's fusion puts it: what a node reads itself
+  /// before what the nodes it takes in read, of those the last first.
+  std::vector<uint32_t> reads_of_group(uint32_t group) const;
+  /// How XLA runs a product or a convolution.
+  LibraryCall call_of(const Node& node) const;
   /// Whether some kernel that holds no copy of `producer` reads `value`.
   bool is_read_outside(const Node& producer, uint32_t value) const;
   /// Whether a kernel reads of `operand` only the element of `result` that it writes.

@@ -40,6 +40,7 @@ struct FusionRules {
   bool merge_products = false;           ///< Those that share an operand run as one.
   bool vector_products = false;          ///< Products with a vector are reductions.
   bool split_products = false;           ///< Small results of long sums are made in parts.
+  bool scatter_into_sums = false;        ///< What a sum adds to zeros is added to the other term.
   bool expand_window_gradients = false;  ///< Find the largest elements, then scatter to them.
   bool split_reductions = false;         ///< Long ones over outer dimensions run in two steps.
   bool normalizations = false;     ///< Reductions along rows join what spreads them over the rows.

@@ -24,6 +24,7 @@ class Xla final : public Stack {
             .merge_products = true,
             .vector_products = true,
             .split_products = true,
+            .scatter_into_sums = true,
             .expand_window_gradients = true,
             .split_reductions = true,
             .normalizations = true,
