@@ -309,6 +309,8 @@ TEST(Fusion, DimensionsApartAreSummedOneAfterTheOther) {
   EXPECT_EQ(second.rows, 8 * 32);
   EXPECT_EQ(second.columns, 4);
   EXPECT_EQ(second.inner, 1);
+}
+
 const std::string kStem = type("8x112x112x64", "bf16"), kPooled = type("8x56x56x64", "bf16");
 
 std::string window_maximum(const std::string& result, const std::string& value) {
