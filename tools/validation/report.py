@@ -707,9 +707,8 @@ tokens of that second. Every third of them; no row of either GPU is in a fit.
 """)
     vllm_runs(program, data)
     print("""
-The RTX 4090's kernels are told by a fit over other GPUs, and its linear layers of up to 64 tokens come out
-11 % longer than its profiled ones: that is its error. Those of the RTX PRO 6000 come out 2 % longer, so that
-what its steps take beyond them shows. Steps are as long as their profiled kernels
+The RTX 4090's kernels are told by a fit over other GPUs and come out 20 % longer than its profiled ones
+(those of the RTX PRO 6000 5 %): that is its error. Steps are as long as their profiled kernels
 together, −6 to +17 %: the host's work is hidden behind the device's.
 
 Deployments of aiconfigurator's table (0.12 to 0.19) on one GPU, closed loops of requests: while the
@@ -776,9 +775,7 @@ neighbouring shapes, for its clock follows its power and its tables carry none.
 Each GPU in turn is predicted by a fit over the other three (`orrery calibrate generic`) from its
 data sheet, then with {FEW} measured rows of it (`orrery calibrate --prior`): mean error on all
 other rows, and the share of them inside their interval. Rows of bf16; where the L40S has keys of
-8 bits, vLLM takes FlashInfer and Triton there, which none of the others ran. How many clocks a wave
-of tiles costs beside its arithmetic and how many bytes an SM has under way were chosen with these
-rows in view, three round numbers for all four.
+8 bits, vLLM takes FlashInfer and Triton there, which none of the others ran.
 """)
     with tempfile.TemporaryDirectory() as folder:
         print(SHORT_HEAD.format(first="device, table", last=f"with {FEW} rows"))
@@ -786,7 +783,7 @@ rows in view, three round numbers for all four.
         print("""
 A100 and L40S, who run the same libraries' kernels at clocks and with caches that differ by a factor of
 two, are each told by the other alone. What is left is the libraries' choice among kernels, which
-50 rows do not show: a Gaussian process over the residuals (of the prior before those numbers) whose
+50 rows do not show: a Gaussian process over the residuals whose
 scales were learned from 400 of the GPU's own rows is off by as much with 50 (A100: products 9.1, decode
 10.3 %; L40S: 12.6, 13.8 %), and 200 rows bring products of an A100 to 7.6 %.
 

@@ -421,8 +421,7 @@ what VIDUR counts, with the very requests it draws (`--lengths vidur:128-512:20`
 
 ABOUT_DEPLOYMENTS = """Those are runs of vLLM 0.19 with 300 ShareGPT requests, predicted from the cards' descriptions. The blocks of
 the RTX 4090 are no check: what the runtime holds was set by them. That run is missed mostly by products of a card
-never measured: its linear layers are predicted a tenth (few tokens) to a fifth (many) too long (measured ones
-are in the same source). The run
+never measured: its linear layers are predicted a fifth too long (measured ones are in the same source). The run
 with experts has collectives over PCIe that were not measured, and its queue hangs on a few per cent of speed.
 
 1,106 deployments that aiconfigurator's authors collected (closed loop, mean of all requests, ten requests a

@@ -477,14 +477,6 @@ TEST(WhatIf, MayAddALink) {
   EXPECT_EQ(d.links.size(), 3U);
 }
 
-TEST(ErrorCorrection, TakesOfTheBandwidthWhereItsCodesLieInTheMemory) {
-  // 46,068 of 49,140 MiB are left of an L40S.
-  for (const char* board : {"l40s", "a10", "a40", "l4"})
-    EXPECT_EQ(catalogue().device(board).data_share, 15.0 / 16) << board;
-  for (const char* board : {"rtx-4090", "rtx-3090", "h200", "mi300x"})
-    EXPECT_EQ(catalogue().device(board).data_share, 1) << board;
-}
-
 // What the command line prints
 
 TEST(Listings, HaveOneLineADevice) {

@@ -19,11 +19,6 @@ std::string family(const std::string& technology) {
   return letters;
 }
 
-/// Codes inside the memory itself take a sixteenth of its capacity, and of what moves (NVIDIA
-/// Tesla V100 GPU architecture white paper, WP-08608-001, 2017, on GDDR5; nvidia-smi shows 46,068
-/// of 49,140 MiB for an L40S).
-constexpr double kShareBesideCodes = 15.0 / 16;
-
 PeakRates rates(const Component& root, const std::string& section) {
   PeakRates peak;
   for (const RateType& named : rate_types()) {
@@ -107,8 +102,6 @@ Device make_device(const DeviceTree& tree) {
   const Bytes capacity = device.main_memory().capacity;
   const Bytes usable(root.value("memory.usable"));
   device.usable_memory = std::abs(usable / capacity - 1) < 0.1 ? usable : capacity;
-  const Figure* ecc = root.figure("memory.ecc");
-  device.data_share = ecc != nullptr && ecc->text == "inline" ? kShareBesideCodes : 1;
   device.links = links(root);
   device.power_limit = Watts(root.value("power.limit"));
   device.idle_power = Watts(root.value("power.idle"));

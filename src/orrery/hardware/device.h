@@ -61,8 +61,6 @@ struct Device {
   int arrays = 0;
   std::vector<MemoryLevel> memory;  ///< Main memory first.
   Bytes usable_memory;  ///< What programs can have; the capacity where no machine was asked.
-  /// Of the main memory's bandwidth, what error correction leaves to data.
-  double data_share = 1;
   std::vector<Link> links;
   Watts power_limit;
   Watts idle_power;               ///< 0 where not known.

@@ -116,14 +116,6 @@ std::vector<SchemaRow> make_schema() {
   quantity("memory.usable", Dimension::kBytes,
            "What the driver gives to programs, where it was read off a machine");
   quantity("memory.bandwidth", Dimension::kBandwidth, "Peak of main memory", true);
-  rows.push_back({"memory.ecc",
-                  Kind::kFact,
-                  Dimension::kCount,
-                  false,
-                  false,
-                  {"inline", "none"},
-                  "`inline` where the board leaves the factory with its error correction on and "
-                  "the codes take a sixteenth of the memory and of its bandwidth"});
   for (const NamedPart& level : kLevels) {
     const std::string path = fmt::format("memory.{}", level.name);
     section(path, false, std::string(level.meaning));

@@ -87,7 +87,7 @@ TileGpu::TileGpu(const Device& device, TileProtocol protocol) : protocol_(protoc
   sms_ = std::max(1, device.compute_units);
   clock_ = device.clock.value > 0 ? device.clock.value : 1e9;
   const double matrix_clock = device.matrix_clock.value > 0 ? device.matrix_clock.value : clock_;
-  bandwidth_ = std::max(1.0, device.main_memory().bandwidth.value * device.data_share);
+  bandwidth_ = std::max(1.0, device.main_memory().bandwidth.value);
   const MemoryLevel* l2 = device.level("l2");
   l2_bytes_ = l2 != nullptr ? std::max(1.0, l2->capacity.value) : 4e6;
   l2_bandwidth_ = std::max(bandwidth_, l2 != nullptr && l2->bandwidth.value > 0

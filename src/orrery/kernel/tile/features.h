@@ -50,9 +50,7 @@ std::string_view name(TileClass tile_class);
 ///
 /// where the floor is a launch, a first access to memory and the drain of the last
 /// wave, a part of which follows the clock; attention's FLOPs are those of whole tiles
-/// (attention_tiles.cc), bytes that a warm protocol finds in L2 take its bandwidth, and its
-/// products what waves of tiles and operands under way cost (products.cc). Bandwidth is what
-/// error correction leaves of it. A fit
+/// (attention_tiles.cc), and bytes that a warm protocol finds in L2 take its bandwidth. A fit
 /// (fit.h) multiplies it by exp(f(features)). Features are logarithms, ratios and per-SM counts, so
 /// that what is learned on one GPU says something of another.
 struct TileDescription {

@@ -120,20 +120,16 @@ TEST(TileFeatures, WarmOperandsAreReadFromL2WhereTheyFit) {
   Device device = small_gpu();
   device.memory[1].bandwidth = BytesPerSecond(4e12);
   const TileGpu warm(device, {.warm = true});
-  // What comes through 4 SMs at 60 bytes a clock, beside the memory's 1 TB/s.
-  constexpr double kSecondsPerByte = 1 / 1e12 + 1 / (60 * 4 * 1e9);
   // Six copies of the weights, 6 · 2 · 64 · 512 bytes, activations and results make 0.53 MB
-  // of 1 MB: 0.2 MB a launch at 4 TB/s, four times as fast as from memory.
+  // of 1 MB: 0.2 MB a launch at 4 TB/s.
   const TileDescription fits = described(warm, "gemm", "bf16", R"({"m": 128, "n": 64, "k": 512})");
   EXPECT_FLOAT_EQ(feature(fits, "kept_in_l2"), 1);
-  EXPECT_NEAR(fits.memory_seconds, 2.0 * (128 * 512 + 512 * 64 + 128 * 64) * kSecondsPerByte / 4,
-              1e-15);
+  EXPECT_NEAR(fits.memory_seconds, 2.0 * (128 * 512 + 512 * 64 + 128 * 64) / 4e12, 1e-15);
   // Twelve times the weights do not.
   const TileDescription beyond =
       described(warm, "gemm", "bf16", R"({"m": 128, "n": 64, "k": 6144})");
   EXPECT_FLOAT_EQ(feature(beyond, "kept_in_l2"), 0);
-  EXPECT_NEAR(beyond.memory_seconds, 2.0 * (128 * 6144 + 6144 * 64 + 128 * 64) * kSecondsPerByte,
-              1e-15);
+  EXPECT_NEAR(beyond.memory_seconds, 2.0 * (128 * 6144 + 6144 * 64 + 128 * 64) / 1e12, 1e-15);
   // An addition has no weights: 1 MB of operands are half kept.
   const TileDescription half = described(warm, "add", "bf16", R"({"shape": [166667]})");
   EXPECT_NEAR(feature(half, "kept_in_l2"), 0.5, 1e-4);
@@ -148,18 +144,9 @@ TEST(TileFeatures, LongProductsRunBetweenBaseAndBoostClockWhereTheyAreMeasuredAt
   constexpr const char* kLong = R"({"m": 12800, "n": 12800, "k": 12800})";
   const double boost = described(TileGpu(device), "gemm", "bf16", kLong).compute_seconds;
   EXPECT_NEAR(boost, 2 * 12800.0 * 12800 * 12800 / 4.096e12, 1e-9);
-  // √(0.25 · 1) GHz: twice as long, but for the first 0.3 ms of 1 s. 100 × 100 tiles of 128² are
-  // 2,500 waves on 4 SMs, of 1,500 clocks each beside their arithmetic.
+  // √(0.25 · 1) GHz: twice as long, but for the first 0.3 ms of 1 s.
   EXPECT_NEAR(described(TileGpu(device, {.warm = true}), "gemm", "bf16", kLong).compute_seconds,
-              boost * (1 + boost / (boost + 300e-6)) + 2500 * 1500 / 1e9, 1e-9);
-}
-
-TEST(TileFeatures, ErrorCorrectionInsideTheMemoryTakesOfItsBandwidth) {
-  Device device = small_gpu();
-  constexpr const char* kShape = R"({"shape": [1000000]})";
-  EXPECT_NEAR(described(TileGpu(device), "add", "bf16", kShape).memory_seconds, 6e-6, 1e-12);
-  device.data_share = 15.0 / 16;
-  EXPECT_NEAR(described(TileGpu(device), "add", "bf16", kShape).memory_seconds, 6.4e-6, 1e-12);
+              boost * (1 + boost / (boost + 300e-6)), 1e-9);
 }
 
 TEST(TileFeatures, KnowsWhatWholeWavesOfWholeTilesLose) {

@@ -22,14 +22,6 @@ constexpr std::array<Tile, 5> kTiles = {{
     {64, 64, "wave_64x64", "lg_tiles_64x64", "loss_64x64"},
 }};
 
-/// What a wave of output tiles takes beside its arithmetic to begin and to write its results out,
-/// in SM clocks, and how many bytes of operands an SM can have under way in a clock: by warp
-/// groups, whose copies run beside the arithmetic, and without. Of kernels that run back to back
-/// (a warm protocol). Round values, of which the ones around do as well, that make A100, H100,
-/// H200 and L40S tell of each other best (aiconfigurator's tables of bf16).
-constexpr double kClocksPerWave = 1500;
-constexpr double kBytesPerClock = 60, kBytesPerClockOfWarpGroups = 120;
-
 /// What the kernels beside a block's products take at least, which sort rows by expert,
 /// activate and sum them: of the order of one token's block in aiconfigurator's tables.
 constexpr double kBlockSeconds = 20e-6;
@@ -257,15 +249,8 @@ void TileGpu::Builder::product(const ProductShape& p) {
                                 ? misalignment(p, bytes_of(p.weight))
                             : scalar_loads ? kUnaligned
                                            : 1;
-  double compute = misaligned * matrix_seconds(c.matrix_flops, c.matrix_type);
-  double memory = c.bytes() / gpu.bandwidth_;
-  if (gpu.protocol_.warm) {
-    const double tiles = b * static_cast<double>(up(p.m, 128) * up(p.n, 128));
-    const double waves = std::max(1.0, tiles / gpu.sms_);
-    compute += waves * kClocksPerWave / clock;
-    const double per_clock = gpu.warp_groups_ ? kBytesPerClockOfWarpGroups : kBytesPerClock;
-    memory += c.bytes() / (per_clock * gpu.sms_ * clock);
-  }
+  const double compute = misaligned * matrix_seconds(c.matrix_flops, c.matrix_type);
+  const double memory = c.bytes() / gpu.bandwidth_;
   const double alone =
       before_seconds + floor_of(d.tile_class) + std::max(compute, memory * warmth());
   const bool launched =
