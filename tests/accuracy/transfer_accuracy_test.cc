@@ -145,17 +145,16 @@ TEST_P(LeaveOneGpuOut, IsPredictedByTheOthers) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Gpus, LeaveOneGpuOut,
-    testing::Values(LeftOutGpu{"a100-sxm-80gb", {12, 10}, {15, 7}, {16, 14}},
-                    LeftOutGpu{"h100-sxm", {9, 8}, {12, 10}, {8, 8}},
-                    LeftOutGpu{"h200", {8, 7}, {11, 9}, {8, 8}},
-                    LeftOutGpu{"l40s", {15, 13}, {20, 19}, {18, 16}}),
-    [](const auto& gpu) {
-      std::string name = gpu.param.device;
-      std::replace(name.begin(), name.end(), '-', '_');
-      return name;
-    });
+INSTANTIATE_TEST_SUITE_P(Gpus, LeaveOneGpuOut,
+                         testing::Values(LeftOutGpu{"a100-sxm-80gb", {12, 10}, {15, 7}, {16, 14}},
+                                         LeftOutGpu{"h100-sxm", {9, 8}, {12, 10}, {8, 8}},
+                                         LeftOutGpu{"h200", {8, 7}, {11, 9}, {8, 8}},
+                                         LeftOutGpu{"l40s", {15, 13}, {20, 19}, {18, 16}}),
+                         [](const auto& gpu) {
+                           std::string name = gpu.param.device;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 // ------------------------------------------------------------------ NeuSight's tables
 

@@ -7,8 +7,9 @@
 # public tables that are not part of this project (see docs/validation.md); one row in five is
 # held out of them. Other devices' .torch fits are of NeuSight's public tables, in fp32 and timed
 # from Python; the P4's begins from a fit over the other four, for its single products ran at a
-# fraction of its clock, which calibrate sees by the rest and leaves out. The generic fits are for devices that have none of their own: one for each
-# protocol, since tables that were measured in different ways are not to be mixed.
+# fraction of its clock, which calibrate sees by the rest and leaves out. The generic fits are for
+# devices that have none of their own: one for each protocol, since tables that were measured in
+# different ways are not to be mixed.
 set -eu
 program=$1
 tables=${2:-../shared/data}/gpu/silicon
@@ -28,15 +29,15 @@ if [ -d "$neusight" ]; then
     "$program" calibrate "$device" "$@" --stack torch --prior none --out "data/kernels/$device.torch.json"
   done
   prior=neusight_without_p4.json
-  of_p4=$*
-  set --
-  for device in a100-pcie-40gb v100-pcie-32gb p100 t4; do
-    for table in add gelu linear bmm ln softmax; do
-      set -- "$@" --from "$device=$neusight/train_$table.csv"
+  (
+    set --
+    for device in a100-pcie-40gb v100-pcie-32gb p100 t4; do
+      for table in add gelu linear bmm ln softmax; do
+        set -- "$@" --from "$device=$neusight/train_$table.csv"
+      done
     done
-  done
-  "$program" calibrate generic "$@" --stack torch --out "$prior"
-  set -- $of_p4
+    "$program" calibrate generic "$@" --stack torch --out "$prior"
+  )
   "$program" calibrate p4 "$@" --stack torch --prior "$prior" --out data/kernels/p4.torch.json
   rm "$prior"
   for pair in mi100:MI100 mi210:MI210; do
