@@ -346,7 +346,20 @@ class Fuser {
       return node.code == Opcode::k_concatenate ||
              (node.code == Opcode::k_transpose && !feeds_batched_product(node));
     if (node.code == Opcode::k_convert) return bytes(node.inputs[0]) <= bytes(node.outputs[0]);
-    return is_scaling(node) && node.inputs.size() > 1;
+    return is_scaling(node) && node.inputs.size() > 1 &&
+           std::none_of(node.inputs.begin(), node.inputs.end(),
+                        [&](uint32_t v) { return is_computed_vector(v); });
+  }
+  /// Whether `value` repeats a vector that the kernel would have to compute or cut out first: a
+  /// product's kernel loads no such thing.
+  bool is_computed_vector(uint32_t value) const {
+    const uint32_t repeats = g_.values[value].producer;
+    if (repeats == kNoNode || !is_broadcast(g_.nodes[repeats].code) ||
+        g_.nodes[repeats].inputs.empty())
+      return false;
+    const uint32_t maker = g_.values[g_.nodes[repeats].inputs[0]].producer;
+    return maker != kNoNode && g_.nodes[maker].kind == FusionKind::kFusible &&
+           !g_.values[g_.nodes[repeats].inputs[0]].splat;
   }
 
   bool takes_in(const FusionNode& user) const {

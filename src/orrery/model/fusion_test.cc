@@ -185,6 +185,26 @@ TEST(Fusion, ASmallProductReadsWeightsFromTwoPlaces) {
   EXPECT_DOUBLE_EQ(p.launches[0].kernel.cost.bytes_read, 512 * 4096 * 2 + 2.0 * 4096 * 4096 * 2);
 }
 
+// x1_029_dit_w1536_b1_s32: a product's kernel multiplies by a vector that is there, but one that is
+// cut out of another product's result is multiplied beforehand.
+TEST(Fusion, ASmallProductScalesByWhatLiesInMemory) {
+  const std::string x = type("256x1536", "bf16"), w = type("1536x6144", "bf16"),
+                    y = type("256x6144", "bf16"), gain = type("1536", "bf16"),
+                    gains = type("3072", "bf16");
+  const auto scaled = [&](const std::string& given, const std::string& cut) {
+    return codes(lower_for_xla(
+        function_of("(%x: " + x + ", %w: " + w + ", %g: " + given + ") -> " + y,
+                    cut + broadcast("gs", cut.empty() ? "g" : "c", "1", gain, x) +
+                        binary("s", "multiply", "x", "gs", x) +
+                        "  %0 = stablehlo.dot_general %s, %w, contracting_dims = [1] x [0] : (" +
+                        x + ", " + w + ") -> " + y + "\n  return %0 : " + y)));
+  };
+  EXPECT_THAT(scaled(gain, ""), ElementsAre(Opcode::k_dot_general));
+  EXPECT_THAT(
+      scaled(gains, "  %c = stablehlo.slice %g [1536:3072] : (" + gains + ") -> " + gain + "\n"),
+      ElementsAre(Opcode::k_multiply, Opcode::k_dot_general));
+}
+
 // 4096 × 11008 of two bytes and their results are beyond the 64 MB XLA merges.
 TEST(Fusion, LargeProductsAreNotMerged) {
   EXPECT_THAT(codes(lower_for_xla(two_products(512, 11008))),
@@ -221,6 +241,23 @@ TEST(Fusion, AQueryTimesItsKeysIsAReduction) {
   EXPECT_EQ(p.launches[0].kernel.family, KernelFamily::kReduction);
   EXPECT_EQ(p.launches[0].kernel.cost.matrix_flops, 0);
   EXPECT_EQ(p.launches[0].kernel.cost.bytes_read, 32.0 * 1024 * 32 * 128 * 2 + 32 * 32 * 128 * 2);
+}
+
+// x1_020_decode_w2304_h18_kv18_b251_c1024: input_reduce_fusion.6 adds values up where the cache
+// lies, neighbours of a sum 18 heads of 128 apart.
+TEST(Fusion, SharesTimesTheirValuesAreASumAcrossTheCache) {
+  const std::string cache = type("251x1024x18x128", "bf16"), shares = type("251x18x1024", "bf16"),
+                    found = type("251x18x128", "bf16");
+  const Program p = lower_for_xla(function_of(
+      "(%v: " + cache + ", %s: " + shares + ") -> " + found,
+      "  %0 = stablehlo.dot_general %s, %v, batching_dims = [0, 1] x [0, 2], contracting_dims = "
+      "[2] x [1] : (" +
+          shares + ", " + cache + ") -> " + found + "\n  return %0 : " + found));
+  ASSERT_EQ(p.launches.size(), 1u);
+  const auto& shape = std::get<FusionShape>(p.launches[0].kernel.shape);
+  EXPECT_EQ(shape.rows, 251 * 18 * 128);
+  EXPECT_EQ(shape.columns, 1024);
+  EXPECT_EQ(shape.inner, 18 * 128);
 }
 
 // vit_b16_b64_infer: several images, so that a head's queries do not lie side by side: they are
