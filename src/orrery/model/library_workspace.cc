@@ -54,7 +54,8 @@ constexpr double kHalfBytes = 2, kPartBytes = 4;
 double convolution_workspace(const ConvolutionShape& c, ElementType type) {
   if (type != ElementType::kBF16 && type != ElementType::kF16) return 0;
   const auto padded = [](int64_t channels) {
-    return static_cast<double>((channels + kChannelStep - 1) / kChannelStep * kChannelStep);
+    const int64_t steps = (channels + kChannelStep - 1) / kChannelStep;
+    return static_cast<double>(steps * kChannelStep);
   };
   // As far as windows reach: XLA pads the input beforehand where they step.
   const auto reach = [&](int64_t size, int64_t out, int64_t window) {
