@@ -656,7 +656,7 @@ at 73 to 87 ms elsewhere in that work, whose own roofline gives 60.6 ms.
                                for row in table_of(f"{tables}/hespas_reference_step_times.csv")
                                if row["model"] == "llama3-100m" and row["system"] in HESPAS_SYSTEMS])
     print("""Left out: `megatron_h100_weak_scaling.csv` and hespas' larger models, whose sizes or batches are not published;
-ResNets but the one whose module is at hand: its four A100 are predicted at 94.6 ms a step by `predict` on
+ResNets but the one whose module is at hand: its four A100 are predicted at 98.3 ms a step by `predict` on
 `dgx-a100`, published 0.10 s. Llama 3's own 16,384 H100 (400 TFLOP/s a GPU) hang on the number of chunks a stage, which
 is not published: with 8 of them 496 to 529 TFLOP/s are predicted, 24 to 32 % too many.""")
 
