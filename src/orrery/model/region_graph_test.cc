@@ -16,14 +16,33 @@ using stablehlo::read_text;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-RegionKernels kernels_of(const std::string& text) {
-  static const Device device =
-      Catalogue(std::string(ORRERY_SOURCE_DIR) + "/hardware").device("h200");
-  static const FusionRules rules = Registry<Stack>::instance().at("xla", "stack").create()->rules();
-  const Workload w = read_text(text);
-  const SmallFunctions small(w, true);
-  return RegionGraph(w, device, rules, small, w.function(w.entry()).body).kernels();
-}
+/// The kernels of a program, beside what their types lie in.
+class Lowered {
+ public:
+  explicit Lowered(const std::string& text)
+      : workload_(read_text(text)),
+        small_(workload_, true),
+        graph_(workload_, device(), rules(), small_, workload_.function(workload_.entry()).body),
+        kernels(graph_.kernels()) {}
+
+ private:
+  static const Device& device() {
+    static const Device kDevice =
+        Catalogue(std::string(ORRERY_SOURCE_DIR) + "/hardware").device("h200");
+    return kDevice;
+  }
+  static const FusionRules& rules() {
+    static const FusionRules kRules =
+        Registry<Stack>::instance().at("xla", "stack").create()->rules();
+    return kRules;
+  }
+  const Workload workload_;
+  const SmallFunctions small_;
+  const RegionGraph graph_;
+
+ public:
+  const RegionKernels kernels;
+};
 
 // bottleneck_w32_b16_s224_train, loop_maximum_fusion.2: max((convert(x) − mean) · rstd · scale +
 // bias, 0) has the operands bias, scale, rstd, mean, x.
@@ -34,7 +53,7 @@ TEST(RegionGraph, OperandsStandAsXlasFusionPutsThem) {
     return "  %" + result + " = stablehlo.broadcast_in_dim %" + value + ", dims = [3] : (" + c +
            ") -> " + x + "\n";
   };
-  const RegionKernels k = kernels_of(function_of(
+  const Lowered of_k(function_of(
       "(%a: " + half + ", %mean: " + c + ", %rstd: " + c + ", %scale: " + c + ", %bias: " + c +
           ") -> " + x,
       "  %x = stablehlo.convert %a : (" + half + ") -> " + x + "\n" + spread("m", "mean") +
@@ -43,6 +62,7 @@ TEST(RegionGraph, OperandsStandAsXlasFusionPutsThem) {
           "  %2 = stablehlo.multiply %1, %s : " + x + "\n" + spread("b", "bias") +
           "  %3 = stablehlo.add %2, %b : " + x + "\n  %z = stablehlo.constant dense<0.0> : " + x +
           "\n  %4 = stablehlo.maximum %3, %z : " + x + "\n  return %4 : " + x));
+  const RegionKernels& k = of_k.kernels;
   ASSERT_EQ(k.steps.size(), 1u);
   std::vector<uint32_t> arguments;  // by their places
   for (uint32_t v : k.steps[0].reads)
@@ -60,12 +80,13 @@ TEST(RegionGraph, EachLibraryProductReadsItsOwnCopy) {
     return "  %" + result + " = stablehlo.dot_general %h, %" + weight +
            ", contracting_dims = [1] x [0] : (" + x + ", " + w + ") -> " + y + "\n";
   };
-  const RegionKernels k = kernels_of(
+  const Lowered of_k(
       function_of("(%x: " + x + ", %g: tensor<4096xbf16>, %w: " + w + ", %v: " + w + ") -> (" + y +
                       ", " + y + ")",
                   "  %s = stablehlo.broadcast_in_dim %g, dims = [1] : (tensor<4096xbf16>) -> " + x +
                       "\n  %h = stablehlo.multiply %x, %s : " + x + "\n" + dot("a", "w") +
                       dot("b", "v") + "  return %a, %b : " + y + ", " + y));
+  const RegionKernels& k = of_k.kernels;
   ASSERT_EQ(k.steps.size(), 4u);
   const uint32_t one = k.steps[0].writes.at(0).value, other = k.steps[1].writes.at(0).value;
   EXPECT_NE(one, other);
@@ -86,17 +107,19 @@ TEST(RegionGraph, OneReductionMayRunBeforeItsOperandIsOverwrittenNotTwo) {
            ", tensor<f32>) -> " + r + "\n  %s" + result + " = stablehlo.broadcast_in_dim %" +
            result + ", dims = [0, 1] : (" + r + ") -> " + x + "\n";
   };
-  const RegionKernels softmax = kernels_of(function_of(
+  const Lowered of_softmax(function_of(
       "(%x: " + x + ") -> " + x,
       reduce("m", "x", "maximum", "0xFF800000") + "  %d = stablehlo.subtract %x, %sm : " + x +
           "\n  %e = stablehlo.exponential %d : " + x + "\n" + reduce("t", "e", "add", "0.0") +
           "  %p = stablehlo.divide %e, %st : " + x + "\n  return %p : " + x));
+  const RegionKernels& softmax = of_softmax.kernels;
   ASSERT_EQ(softmax.steps.size(), 1u);
   EXPECT_THAT(softmax.steps[0].writes.at(0).may_overwrite, IsEmpty());
-  const RegionKernels centred = kernels_of(
+  const Lowered of_centred(
       function_of("(%x: " + x + ") -> " + x, reduce("m", "x", "add", "0.0") +
                                                  "  %d = stablehlo.subtract %x, %sm : " + x +
                                                  "\n  return %d : " + x));
+  const RegionKernels& centred = of_centred.kernels;
   ASSERT_EQ(centred.steps.size(), 1u);
   EXPECT_THAT(centred.steps[0].writes.at(0).may_overwrite, ElementsAre(centred.arguments[0]));
 }
@@ -107,7 +130,7 @@ TEST(RegionGraph, AFiltersGradientReadsWhatItsConvolutionRead) {
   const std::string x = "tensor<40x96x96x192xbf16>", y = "tensor<40x48x48x192xbf16>";
   const std::string attributes =
       "{batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (" + x + ", ";
-  const RegionKernels k = kernels_of(
+  const Lowered of_k(
       function_of("(%a: " + x + ", %g: " + y + ", %w: tensor<3x3x192x192xbf16>) -> (" + y +
                       ", tensor<1x1x192x192xbf16>)",
                   "  %x = stablehlo.negate %a : " + x +
@@ -124,6 +147,7 @@ TEST(RegionGraph, AFiltersGradientReadsWhatItsConvolutionRead) {
                       "= [2, 2]} " +
                       attributes + y + ") -> tensor<1x1x192x192xbf16>\n  return %0, %1 : " + y +
                       ", tensor<1x1x192x192xbf16>"));
+  const RegionKernels& k = of_k.kernels;
   const uint32_t gradient = k.results.at(1);
   for (const RegionKernels::Step& step : k.steps)
     if (!step.writes.empty() && step.writes[0].value == gradient) {
