@@ -303,13 +303,7 @@ class FusionDescriber {
 uint8_t row_alignment(const Type& type) {
   constexpr int64_t kMost = 16;
   if (type.kind != Type::Kind::kTensor || type.rank() == 0) return kMost;
-  int64_t row = 1;
-  for (int64_t i = 0; i < type.rank() && row == 1; ++i) {
-    const int64_t axis = type.minor_to_major.empty() ? type.rank() - 1 - i
-                                                     : type.minor_to_major[static_cast<size_t>(i)];
-    if (axis >= 0 && axis < type.rank()) row = type.dims[static_cast<size_t>(axis)];
-  }
-  const int64_t bytes = joined(std::max<int64_t>(1, row), bit_width(type.element)) / 8;
+  const int64_t bytes = joined(row_length(type), bit_width(type.element)) / 8;
   return static_cast<uint8_t>(std::min(kMost, std::max<int64_t>(1, bytes & -bytes)));
 }
 
@@ -396,6 +390,18 @@ bool is_constant(const Workload& w, ValueId v) {
 }
 
 }  // namespace
+
+int64_t row_length(const Type& type) {
+  const auto size = [&](int64_t axis) {
+    return axis >= 0 && axis < type.rank() ? type.dims[static_cast<size_t>(axis)] : 1;
+  };
+  for (const int64_t axis : type.minor_to_major)
+    if (size(axis) > 1) return size(axis);
+  if (type.minor_to_major.empty())
+    for (int64_t axis = type.rank() - 1; axis >= 0; --axis)
+      if (size(axis) > 1) return size(axis);
+  return 1;
+}
 
 Kernel fused_kernel(const Workload& w, const FusedGroup& group, bool compiled) {
   const FusedGroup::Node& root = group.nodes.back();

@@ -6,6 +6,9 @@
 
 namespace orrery {
 
+/// Elements side by side in a tensor: of its innermost dimension that has more than one.
+int64_t row_length(const Type& type);
+
 /// Operations that run in one kernel.
 struct FusedGroup {
   struct Node {

@@ -122,23 +122,17 @@ TEST(FusedKernel, AProductKeepsItsShapeAndTakesTheTraffic) {
 }
 
 TEST(FusedKernel, AProductIsAsAlignedAsItsRows) {
-  // Rows of 258 and 66 bytes begin at multiples of two; with the other axis innermost, rows of 128
-  // and 258.
-  for (const auto& [order, aligned] : {std::pair{"{1,0}", 2}, std::pair{"{0,1}", 2}}) {
-    const std::string a = std::string("bf16[64,129]") + order;
-    const Kernel k = fusion("a: bf16[64,129], b: bf16[129,33]", "f32[64,33]",
-                            "  %a = " + a + " parameter(0)\n" +
-                                "  %b = bf16[129,33]{1,0} parameter(1)\n  //\n"
-                                "  ROOT %d = f32[64,33]{1,0} dot(%a, %b), "
+  // Rows of a are 258 bytes, or 128 where its other axis is innermost; those of b 64.
+  const auto aligned = [](const std::string& order) {
+    const Kernel k = fusion("a: bf16[64,129], b: bf16[129,32]", "f32[64,32]",
+                            "  %a = bf16[64,129]" + order + " parameter(0)\n" +
+                                "  %b = bf16[129,32]{1,0} parameter(1)\n  //\n"
+                                "  ROOT %d = f32[64,32]{1,0} dot(%a, %b), "
                                 "lhs_contracting_dims={1}, rhs_contracting_dims={0}\n");
-    EXPECT_EQ(std::get<ProductShape>(k.shape).aligned, aligned);
-  }
-  const Kernel k = fusion("a: bf16[64,130], b: bf16[130,34]", "f32[64,34]",
-                          "  %a = bf16[64,130]{0,1} parameter(0)\n"
-                          "  %b = bf16[130,34]{1,0} parameter(1)\n  //\n"
-                          "  ROOT %d = f32[64,34]{1,0} dot(%a, %b), "
-                          "lhs_contracting_dims={1}, rhs_contracting_dims={0}\n");
-  EXPECT_EQ(std::get<ProductShape>(k.shape).aligned, 4);  // 34 · 2 bytes
+    return std::get<ProductShape>(k.shape).aligned;
+  };
+  EXPECT_EQ(aligned("{1,0}"), 2);
+  EXPECT_EQ(aligned("{0,1}"), 16);
 }
 
 TEST(FusedKernel, TheLongerSideOfANarrowProductIsItsRows) {

@@ -205,9 +205,8 @@ LibraryCall RegionGraph::call_of(const Node& node) const {
   bool aligned = product->n % kAlignedElements == 0 && product->k % kAlignedElements == 0;
   if (!node.inserted && op.operand_count() >= 2 && op.result_count() == 1) {
     const auto is_aligned = [](const Type& type) {
-      const auto last =
-          std::find_if(type.dims.rbegin(), type.dims.rend(), [](int64_t size) { return size > 1; });
-      return last == type.dims.rend() || *last % kAlignedElements == 0;
+      const int64_t row = row_length(type);
+      return row == 1 || row % kAlignedElements == 0;
     };
     aligned = is_aligned(op.operand_type(0)) && is_aligned(op.operand_type(1)) &&
               is_aligned(op.result_type(0));
