@@ -313,9 +313,6 @@ void mark_compiled(Kernel& kernel, const FusedGroup& group, const FusedGroup::No
   auto* p = std::get_if<ProductShape>(&kernel.shape);
   if (p == nullptr || p->groups > 1) return;
   p->compiled = true;
-  // Matrix units take 64 rows and more: XLA makes the longer side the rows.
-  constexpr int64_t kFewestRows = 64;
-  if (p->m < kFewestRows && p->n >= kFewestRows) std::swap(p->m, p->n);
   for (size_t i = 0; i < std::min<size_t>(2, node.inputs.size()); ++i)
     p->aligned = std::min(p->aligned, row_alignment(*group.values[node.inputs[i]]));
   const ElementType type = kernel.cost.matrix_type;

@@ -135,17 +135,6 @@ TEST(FusedKernel, AProductIsAsAlignedAsItsRows) {
   EXPECT_EQ(aligned("{0,1}"), 16);
 }
 
-TEST(FusedKernel, TheLongerSideOfANarrowProductIsItsRows) {
-  const Kernel k = fusion("a: bf16[8,128], b: bf16[128,4096]", "f32[8,4096]",
-                          "  %a = bf16[8,128]{1,0} parameter(0)\n"
-                          "  %b = bf16[128,4096]{1,0} parameter(1)\n  //\n"
-                          "  ROOT %d = f32[8,4096]{1,0} dot(%a, %b), lhs_contracting_dims={1}, "
-                          "rhs_contracting_dims={0}\n");
-  const auto& p = std::get<ProductShape>(k.shape);
-  EXPECT_EQ(p.m, 4096);
-  EXPECT_EQ(p.n, 8);
-}
-
 /// Rows of [4, 8, 128] shifted by their largest element, after `masked` was added to them.
 Kernel shifted_rows(const std::string& masked) {
   return fusion("a: f32[4,8,128], b: f32[8,128]", "f32[4,8,128]",

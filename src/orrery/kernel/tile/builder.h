@@ -52,7 +52,7 @@ struct TileGpu::Builder {
 
   void build();
 
-  void product(const ProductShape& p);
+  void product(const ProductShape& given);
   void grouped(const ProductShape& p);
   void convolution(const ConvolutionShape& s);
   void attention(const AttentionShape& a);

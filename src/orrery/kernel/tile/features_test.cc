@@ -71,6 +71,18 @@ TEST(TileFeatures, ACompilersProductPaysForOperandsItCannotLoadAtOnce) {
   EXPECT_DOUBLE_EQ(longer(R"({"m": 640, "n": 640, "k": 641})"), 1);
 }
 
+TEST(TileFeatures, TheLongerSideOfACompilersNarrowProductIsItsRows) {
+  const TileGpu gpu(small_gpu());
+  const TileDescription one =
+      described(gpu, "fused_gemm", "bf16", R"({"m": 8, "n": 4096, "k": 128})");
+  EXPECT_FLOAT_EQ(feature(one, "lg_m"), 12);
+  EXPECT_FLOAT_EQ(feature(one, "lg_n"), 3);
+  // 64 rows are enough.
+  EXPECT_FLOAT_EQ(
+      feature(described(gpu, "fused_gemm", "bf16", R"({"m": 64, "n": 4096, "k": 128})"), "lg_m"),
+      6);
+}
+
 TEST(TileFeatures, ReductionsOfACompilerTakeTheirRowsOrTheirElements) {
   const TileGpu gpu(small_gpu());
   const auto clocks = [&](const char* params) {  // of four SMs at 1 GHz

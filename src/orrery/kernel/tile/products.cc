@@ -56,6 +56,10 @@ double host_seconds(const ProductShape& p) {
   return p.m < 32 ? 58e-6 : 82e-6;
 }
 
+/// Matrix units take so many rows and more: of a product of fewer, XLA makes the longer side the
+/// rows.
+constexpr int64_t kFewestRows = 64;
+
 /// How much longer products take under XLA whose operands' rows do not begin at multiples of eight
 /// bytes, so that no kernel of warp groups can load them: at four bytes 1.95 times, and 3.05 where
 /// it is the depth that lies side by side; at two bytes 2.9 and 4.9; where it is the output
@@ -231,7 +235,10 @@ double TileGpu::Builder::quantization_seconds(const ProductShape& p) const {
                   rows * std::max(k * clocks_per_element, clocks_per_row) / (gpu.sms_ * clock));
 }
 
-void TileGpu::Builder::product(const ProductShape& p) {
+void TileGpu::Builder::product(const ProductShape& given) {
+  ProductShape p = given;
+  if (d.tile_class == TileClass::kCompiledProduct && p.m < kFewestRows && p.n >= kFewestRows)
+    std::swap(p.m, p.n);
   const Cost& c = kernel.cost;
   before_seconds = quantization_seconds(p);
   const auto b = static_cast<double>(p.batch), m = static_cast<double>(p.m),
