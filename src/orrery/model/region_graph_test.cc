@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "orrery/hardware/catalogue.h"
 #include "orrery/workload/readers/stablehlo/stablehlo_for_test.h"
 
@@ -149,10 +151,11 @@ TEST(RegionGraph, AFiltersGradientReadsWhatItsConvolutionRead) {
                       ", tensor<1x1x192x192xbf16>"));
   const RegionKernels& k = of_k.kernels;
   const uint32_t gradient = k.results.at(1);
-  for (const RegionKernels::Step& step : k.steps)
-    if (!step.writes.empty() && step.writes[0].value == gradient) {
-      EXPECT_EQ(k.values[step.reads.at(0)].type->bytes, int64_t{40} * 96 * 96 * 192 * 2);
-    }
+  const auto writer = std::find_if(k.steps.begin(), k.steps.end(), [&](const auto& step) {
+    return !step.writes.empty() && step.writes[0].value == gradient;
+  });
+  ASSERT_NE(writer, k.steps.end());
+  EXPECT_EQ(k.values[writer->reads.at(0)].type->bytes, int64_t{40} * 96 * 96 * 192 * 2);
 }
 
 }  // namespace
