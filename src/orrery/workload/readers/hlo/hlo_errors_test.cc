@@ -46,6 +46,18 @@ INSTANTIATE_TEST_SUITE_P(
         Malformed{"OpenComment", "HloModule m /* x", "1:13: this comment is not closed"},
         Malformed{"NoInstructions", "HloModule m\nENTRY e {}\n",
                   "2:11: computation 'e' has no instructions"},
+        Malformed{"MemberOutOfRange",
+                  "HloModule m\nENTRY e {\n  p = (f32[2]{0}) parameter(0)\n"
+                  "  ROOT a = f32[2]{0} negate(p#1)\n}",
+                  "4:29: 'p' has 1 members"},
+        Malformed{"MemberOfATensor",
+                  "HloModule m\nENTRY e {\n  p = f32[2]{0} parameter(0)\n"
+                  "  ROOT a = f32[2]{0} negate(p#0)\n}",
+                  "4:29: 'p' has 0 members"},
+        Malformed{"MemberWithoutANumber",
+                  "HloModule m\nENTRY e {\n  p = (f32[2]{0}) parameter(0)\n"
+                  "  ROOT a = f32[2]{0} negate(p#)\n}",
+                  "4:31: expected a member's number, found ')'"},
         Malformed{"NoShape", "HloModule m\nENTRY e {\n  a = parameter(0)\n}",
                   "3:7: expected a shape like f32[8,128]{1,0}, found 'parameter(0)'"},
         Malformed{"UnknownElementType", "HloModule m\nENTRY e {\n  a = q7[2] parameter(0)\n}",

@@ -102,6 +102,25 @@ TEST(HloReader, OperandsWithAndWithoutTypesAndSigils) {
   }
 }
 
+TEST(HloReader, MembersOfTuplesByTheirNumber) {
+  const Workload w = read_text(module_of(
+      "  %p = (f32[2]{0}, (f32[2]{0}, s32[])) parameter(0)\n"
+      "  %s = f32[2]{0} add(%p#0, %p#1#0)\n"
+      "  ROOT %t = f32[2]{0} multiply(%p#0, %s)"));
+  const OpView sum = named(w, "s");
+  ASSERT_EQ(sum.operand_count(), 2u);
+  const OpView first = named(w, "p#0");
+  EXPECT_EQ(first.code(), Opcode::k_get_tuple_element);
+  EXPECT_EQ(first.integer(Attr::kIndex, -1), 0);
+  EXPECT_EQ(sum.operand(0), first.result(0));
+  const OpView nested = named(w, "p#1#0");
+  EXPECT_EQ(sum.operand(1), nested.result(0));
+  EXPECT_EQ(nested.operand(0), named(w, "p#1").result(0));
+  // A member is taken out once, however often it is used.
+  EXPECT_EQ(named(w, "t").operand(0), first.result(0));
+  EXPECT_EQ(w.ops().size(), 6u);  // three members, sum, product, return
+}
+
 TEST(HloReader, Shapes) {
   const Workload w = read_text(module_of(R"(
   a = bf16[8,128]{0,1:T(8,128)(2,1)S(1)} parameter(0)

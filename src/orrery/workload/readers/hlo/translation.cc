@@ -53,6 +53,7 @@ class Translation {
   void apply_aliases(FunctionId function);
   void instruction(const ComputationText& text, const InstructionText& instruction);
   void read_operands(std::string_view operands);
+  ValueId member(ValueId tuple, std::string_view name, Cursor& at);
   ValueId value(std::string_view name) const;
 
   size_t offset(std::string_view text) const {
@@ -223,7 +224,8 @@ void Translation::instruction(const ComputationText& text, const InstructionText
                   fmt::format("a second instruction '{}'", instruction.name));
 }
 
-/// `(%a, %b)`, `(a, b)` or, as former versions wrote, `(f32[2]{0} %a, f32[] %b)`.
+/// `(%a, %b)`, `(a, b)` or, as former versions wrote, `(f32[2]{0} %a, f32[] %b)`. Current ones
+/// write `%a#1` for a member of a tuple in place of a `get-tuple-element` of its own.
 void Translation::read_operands(std::string_view operands) {
   Cursor at(*source_, operands);
   at.expect('(', "before the operands");
@@ -238,9 +240,33 @@ void Translation::read_operands(std::string_view operands) {
       at.rewind(start);
       if (is_shape) shapes_.read(at);
     }
-    operands_.push_back(value(at.name("an operand")));
+    const std::string_view name = at.name("an operand");
+    ValueId operand = value(name);
+    while (at.touches('#')) operand = member(operand, name, at);
+    operands_.push_back(operand);
   } while (at.accept(','));
   at.expect(')', "or ',' after an operand");
+}
+
+/// The member `#index` of `tuple`, at which the cursor stands. `name` begins the operand's text;
+/// what it spells up to the index is the name under which the member is found again.
+ValueId Translation::member(ValueId tuple, std::string_view name, Cursor& at) {
+  at.expect('#', "before a member's number");
+  const int64_t index = at.integer("a member's number");
+  const std::string_view spelled = at.since(offset(name));
+  if (const uint32_t* found = values_.find(spelled)) return ValueId{*found};
+  const std::vector<TypeId>& members = builder_.type_of(tuple).members;
+  if (index < 0 || index >= static_cast<int64_t>(members.size()))
+    source_->fail(offset(name), fmt::format("'{}' has {} members", name, members.size()));
+  const TypeId type = members[static_cast<size_t>(index)];
+  const OpId op = builder_.begin_op(Opcode::k_get_tuple_element, {{tuple}}, 1, offset(name));
+  builder_.set_result_type(0, type);
+  builder_.set_name(builder_.intern(spelled));
+  builder_.set_int(Attr::kIndex, index);
+  builder_.end_op();
+  const ValueId result = builder_.result(op);
+  values_.add(spelled, result.index);
+  return result;
 }
 
 ValueId Translation::value(std::string_view name) const {
