@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "orrery/model/fusion_passes.h"
 #include "orrery/model/library_workspace.h"
+#include "orrery/model/priority_fusion.h"
 #include "orrery/workload/cost.h"
 
 namespace orrery {
@@ -66,6 +68,7 @@ class Fuser {
     evaluations_.resize(g_.nodes.size());
     find_row_statistics();
     find_leaves();
+    if (rules_.by_priority) weigh_by_priority();
     for (size_t n = g_.nodes.size(); n-- > 0;) place(static_cast<uint32_t>(n));
     if (rules_.multi_output) join_siblings();
     return finish();
@@ -447,7 +450,7 @@ class Fuser {
       case Opcode::k_concatenate:
         return group.form == Form::kLoop;
       case Opcode::k_transpose:
-        return !node.inserted;
+        return !node.inserted || (turns_gradient(node) && group.form == Form::kLoop);
       case Opcode::k_gather:
       case Opcode::k_dynamic_gather:
       case Opcode::k_pad:
@@ -457,6 +460,13 @@ class Fuser {
       default:
         return true;
     }
+  }
+
+  /// Whether an inserted transposition is that of a filter's gradient.
+  bool turns_gradient(const FusionNode& node) const {
+    const uint32_t producer = g_.values[node.inputs[0]].producer;
+    return producer != kNoNode && g_.nodes[producer].code == Opcode::k_convolution &&
+           g_.nodes[producer].op == node.op;
   }
 
   /// How many elements of `node` a kernel computes for one of its users.
@@ -606,12 +616,59 @@ class Fuser {
     });
   }
 
+  /// Whether `value` spreads one number a row over the rows.
+  bool spreads_rows(uint32_t value) const {
+    const uint32_t producer = g_.values[value].producer;
+    return producer != kNoNode && is_broadcast(g_.nodes[producer].code) &&
+           !g_.nodes[producer].inputs.empty() && is_row_statistic(g_.nodes[producer].inputs[0]);
+  }
+  bool is_row_statistic(uint32_t value) const {
+    const uint32_t producer = g_.values[value].producer;
+    return producer != kNoNode && row_of_[producer] > 1;
+  }
+  /// Whether `n` is, reads or feeds what a kernel that keeps rows on chip computes.
+  bool meets_rows(uint32_t n) const {
+    const auto in_rows = [&](const FusionNode& node) {
+      return std::any_of(node.inputs.begin(), node.inputs.end(),
+                         [&](uint32_t v) { return spreads_rows(v) || is_row_statistic(v); });
+    };
+    if (row_of_[n] > 1 || in_rows(g_.nodes[n])) return true;
+    for (uint32_t v : g_.nodes[n].outputs)
+      for (uint32_t u : g_.values[v].users)
+        if (row_of_[u] > 1 || in_rows(g_.nodes[u])) return true;
+    return false;
+  }
+
+  void weigh_by_priority() {
+    std::vector<bool> held(g_.nodes.size());
+    std::vector<bool> closed(g_.nodes.size());
+    for (uint32_t n = 0; n < g_.nodes.size(); ++n) {
+      const FusionNode& node = g_.nodes[n];
+      closed[n] = claimed_[n] != kNoNode || !takes_in(node);
+      const bool prologue = rules_.product_prologues && is_prologue(node);
+      for (uint32_t v : node.outputs) {
+        held[n] = held[n] || g_.values[v].returned;
+        for (uint32_t u : g_.values[v].users) {
+          const FusionNode& user = g_.nodes[u];
+          if (user.kind == FusionKind::kProduct && prologue) continue;
+          held[n] = held[n] || claimed_[u] != kNoNode || !takes_in(user);
+        }
+      }
+    }
+    priority_.emplace(w_, device_, g_, held, closed);
+  }
+
   /// Whether computing `n` in each consumer takes less than storing it: XLA's priority
   /// fusion, time = launches + bytes / bandwidth + work / rate.
   bool pays(uint32_t n, const std::vector<uint32_t>& consumers,
             const std::vector<double>& times) const {
     const FusionNode& node = g_.nodes[n];
     if (!rules_.duplicate_cheap && consumers.size() > 1) return false;
+    if (priority_ && !meets_rows(n) &&
+        std::all_of(consumers.begin(), consumers.end(), [&](uint32_t c) {
+          return groups_[c].form == Form::kLoop || groups_[c].form == Form::kReduction;
+        }))
+      return !priority_->stored(n);
     double written = 0;
     for (uint32_t v : node.outputs) written += bytes(v);
     // Special functions are computed again only where storing them would leave the cache: the
@@ -818,7 +875,8 @@ class Fuser {
       const uint32_t maker = resolve(producer.groups[0]);
       for (uint32_t reader : readers) {
         if (groups_[reader].joined != kNoNode || reader == maker ||
-            !same_space(groups_[maker], groups_[reader]) || leads_to(maker, reader))
+            !same_space(groups_[maker], groups_[reader]) || leads_to(maker, reader) ||
+            (priority_ && !priority_->pays_to_return(groups_[maker].root, groups_[reader].root)))
           continue;
         merge(maker, reader);
         break;
@@ -872,9 +930,10 @@ class Fuser {
   uint32_t search_ = 0;
   std::vector<std::pair<uint32_t, uint32_t>> stamp_;  ///< By group: the last node to meet it.
   std::vector<double> row_of_;  ///< Elements a row where a node is one number a row, else 0.
-  std::vector<std::vector<uint32_t>> leaves_;     ///< What each node reads in the end …
-  std::vector<double> parts_;                     ///< … parts of a product it adds …
-  std::vector<double> leaf_work_;                 ///< … and the work on the way, an element.
+  std::vector<std::vector<uint32_t>> leaves_;  ///< What each node reads in the end …
+  std::vector<double> parts_;                  ///< … parts of a product it adds …
+  std::vector<double> leaf_work_;              ///< … and the work on the way, an element.
+  std::optional<PriorityFusion> priority_;
   std::vector<uint32_t> claimed_;                 ///< The product a node is the end of.
   std::vector<std::vector<double>> evaluations_;  ///< By node, as its groups.
 };

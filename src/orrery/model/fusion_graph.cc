@@ -223,6 +223,12 @@ class Builder {
         g_.values[g_.arguments.back()].borrowed = !entry.arguments[i].donated;
     }
     add_region(w_.region(region), scope, nullptr);
+    if (region == entry.body)
+      for (uint32_t i = 0; i < entry.arguments.size() && i < g_.arguments.size(); ++i) {
+        const int32_t result = entry.arguments[i].aliased_output;
+        if (result >= 0 && static_cast<size_t>(result) < g_.results.size())
+          g_.values[g_.results[static_cast<size_t>(result)]].replaced = g_.arguments[i];
+      }
     return std::move(g_);
   }
 
@@ -850,6 +856,12 @@ class Builder {
       scope[op.result(i).index] = std::move(seen);
     }
     g_.nodes.push_back(std::move(node));
+    // What follows a filter's gradient, its update, runs in the filter's own order.
+    if (op.code() == Opcode::k_convolution && !order.empty()) {
+      const Type& type = op.result_type(0);
+      Seen& seen = scope[op.result(0).index];
+      seen = rearranged(seen, type, whole_order({}, type.dims.size()), op.id());
+    }
   }
 
   const Workload& w_;

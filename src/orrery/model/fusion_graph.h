@@ -65,6 +65,8 @@ struct FusionValue {
   double number = std::numeric_limits<double>::quiet_NaN();  ///< That number, where known.
   bool returned = false;
   bool borrowed = false;  ///< An argument whose buffer the caller keeps.
+  /// Of a result: the argument whose buffer it is put into; none for others.
+  uint32_t replaced = kNoNode;
 };
 
 /// The operations directly in one region as a graph that fusion passes rewrite. Views are

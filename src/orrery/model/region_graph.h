@@ -43,6 +43,10 @@ class RegionGraph {
   /// work.
   bool runs_with_epilogue(const FusionGroup& group) const;
   Kernel kernel_of_group(uint32_t group, OpId* named, uint32_t* fused) const;
+  Launch copy_of(const Value& value, double count) const;
+  /// Results of a kernel that belong into buffers it reads but are copied there: one that turns
+  /// what it reads and has several such results overwrites none of them.
+  std::vector<uint32_t> copied_updates(uint32_t group) const;
   /// What a kernel reads, in the order in which XLA's fusion puts it: what a node reads itself
   /// before what the nodes it takes in read, of those the last first.
   std::vector<uint32_t> reads_of_group(uint32_t group) const;
@@ -61,6 +65,7 @@ class RegionGraph {
   const LibraryLaunches* library_;
   FusionGraph graph_;
   std::vector<FusionGroup> groups_;  ///< In the order they run.
+  std::vector<bool> is_needed_;      ///< By value: in memory, whoever may store it.
 };
 
 }  // namespace orrery

@@ -27,6 +27,9 @@ class Lowered {
         graph_(workload_, device(), rules(), small_, workload_.function(workload_.entry()).body),
         kernels(graph_.kernels()) {}
 
+  std::string_view does(OpId op) const { return name(workload_.view(op).code()); }
+  void emit(std::vector<Launch>& launches) const { graph_.emit(1, launches); }
+
  private:
   static const Device& device() {
     static const Device kDevice =
@@ -150,12 +153,116 @@ TEST(RegionGraph, AFiltersGradientReadsWhatItsConvolutionRead) {
                       attributes + y + ") -> tensor<1x1x192x192xbf16>\n  return %0, %1 : " + y +
                       ", tensor<1x1x192x192xbf16>"));
   const RegionKernels& k = of_k.kernels;
-  const uint32_t gradient = k.results.at(1);
-  const auto writer = std::find_if(k.steps.begin(), k.steps.end(), [&](const auto& step) {
-    return !step.writes.empty() && step.writes[0].value == gradient;
-  });
-  ASSERT_NE(writer, k.steps.end());
-  EXPECT_EQ(k.values[writer->reads.at(0)].type->bytes, int64_t{40} * 96 * 96 * 192 * 2);
+  const auto writer_of = [&](uint32_t value) {
+    return std::find_if(k.steps.begin(), k.steps.end(), [&](const auto& step) {
+      return !step.writes.empty() && step.writes[0].value == value;
+    });
+  };
+  // The library writes it as it reads filters, outputs outermost; a kernel of its own turns it.
+  const auto turns = writer_of(k.results.at(1));
+  ASSERT_NE(turns, k.steps.end());
+  const auto convolves = writer_of(turns->reads.at(0));
+  ASSERT_NE(convolves, k.steps.end());
+  EXPECT_EQ(k.values[convolves->reads.at(0)].type->bytes, int64_t{40} * 96 * 96 * 192 * 2);
+}
+
+/// A normalisation over all but the last dimension and the gradient of it, as batch normalisation
+/// is written: which tensors of the image's size its kernels leave in memory.
+std::vector<std::string> stored_by_norm(int64_t batch, int64_t size, int64_t channels) {
+  const auto image = [&](const char* element) {
+    return "tensor<" + std::to_string(batch) + "x" + std::to_string(size) + "x" +
+           std::to_string(size) + "x" + std::to_string(channels) + "x" + element + ">";
+  };
+  const std::string half = image("bf16"), full = image("f32"), open = image("i1");
+  const std::string numbers = "tensor<" + std::to_string(channels) + "xf32>";
+  const std::string halves = "tensor<" + std::to_string(channels) + "xbf16>";
+  const auto spread = [](const std::string& result, const std::string& value,
+                         const std::string& from, const std::string& to) {
+    return "  %" + result + " = stablehlo.broadcast_in_dim %" + value + ", dims = [3] : (" + from +
+           ") -> " + to + "\n";
+  };
+  const auto convert = [](const std::string& result, const std::string& value,
+                          const std::string& from, const std::string& to) {
+    return "  %" + result + " = stablehlo.convert %" + value + " : (" + from + ") -> " + to + "\n";
+  };
+  const auto both = [](const std::string& result, const std::string& code, const std::string& a,
+                       const std::string& b, const std::string& type) {
+    return "  %" + result + " = stablehlo." + code + " %" + a + ", %" + b + " : " + type + "\n";
+  };
+  const auto sum = [](const std::string& result, const std::string& value, const std::string& from,
+                      const std::string& to, const std::string& element) {
+    return "  %" + result + "0 = stablehlo.constant dense<0.0> : tensor<" + element + ">\n  %" +
+           result + " = stablehlo.reduce(%" + value + " init: %" + result +
+           "0) applies stablehlo.add across dimensions = [0, 1, 2] : (" + from + ", tensor<" +
+           element + ">) -> " + to + "\n";
+  };
+  const std::string body =
+      convert("up", "x", half, full) + spread("m", "mean", numbers, full) +
+      spread("s", "scale", numbers, full) + both("centred", "subtract", "up", "m", full) +
+      both("scaled", "multiply", "centred", "s", full) + convert("normed", "scaled", full, half) +
+      spread("g", "gain", halves, half) + spread("c", "bias", halves, half) +
+      both("gained", "multiply", "normed", "g", half) +
+      both("shifted", "add", "gained", "c", half) +
+      "  %zero = stablehlo.constant dense<0.0> : tensor<bf16>\n"
+      "  %zeros = stablehlo.broadcast_in_dim %zero, dims = [] : (tensor<bf16>) -> " +
+      half + "\n" + both("y", "maximum", "shifted", "zeros", half) +
+      "  %open = stablehlo.compare GT, %shifted, %zeros : (" + half + ", " + half + ") -> " + open +
+      "\n  %dz = stablehlo.select %open, %dy, %zeros : " + open + ", " + half + "\n" +
+      both("dgs", "multiply", "normed", "dz", half) + sum("dg", "dgs", half, halves, "bf16") +
+      sum("db", "dz", half, halves, "bf16") + both("dn", "multiply", "dz", "g", half) +
+      convert("dnf", "dn", half, full) + both("dss", "multiply", "centred", "dnf", full) +
+      sum("ds", "dss", full, numbers, "f32") + both("dms", "multiply", "dnf", "s", full) +
+      sum("dm", "dms", full, numbers, "f32") + "  return %y, %dg, %db, %ds, %dm : " + half + ", " +
+      halves + ", " + halves + ", " + numbers + ", " + numbers;
+  const Lowered of_k(function_of("(%x: " + half + ", %mean: " + numbers + ", %scale: " + numbers +
+                                     ", %gain: " + halves + ", %bias: " + halves +
+                                     ", %dy: " + half + ") -> (" + half + ", " + halves + ", " +
+                                     halves + ", " + numbers + ", " + numbers + ")",
+                                 body));
+  std::vector<std::string> stored;
+  for (const RegionKernels::Step& step : of_k.kernels.steps)
+    for (const RegionKernels::Write& write : step.writes) {
+      const Type& type = *of_k.kernels.values[write.value].type;
+      if (type.elements == batch * size * size * channels)
+        stored.push_back(std::string(of_k.does(write.op)) +
+                         (type.element == ElementType::kF32 ? " f32" : ""));
+    }
+  std::sort(stored.begin(), stored.end());
+  return stored;
+}
+
+// What XLA stores of these programs, by its optimised HLO for an H200. Larger images are
+// normalised again where they are read; of small ones the reductions have so few blocks that
+// whatever they would compute on the way is stored first.
+TEST(RegionGraph, StoresOfANormalisationWhatXlaStores) {
+  EXPECT_THAT(stored_by_norm(64, 56, 64), ElementsAre("maximum", "select"));
+  EXPECT_THAT(stored_by_norm(64, 28, 128), ElementsAre("convert", "maximum", "select"));
+  EXPECT_THAT(stored_by_norm(64, 7, 512),
+              ElementsAre("maximum", "multiply", "multiply f32", "multiply f32", "select"));
+}
+
+// bf16 gradients of a filter come as the library writes them. Adam's kernel turns them, so that
+// none of its three results is put over what it reads: each is copied there.
+TEST(RegionGraph, UpdatesOfAFilterAreCopied) {
+  const std::string x = "tensor<8x14x14x64xbf16>", w = "tensor<3x3x64x64xf32>";
+  const std::string text = function_of(
+      "(%w: " + w + " {tf.aliasing_output = 0 : i32}, %m: " + w +
+          " {tf.aliasing_output = 1 : i32}, %x: " + x + ", %g: " + x + ") -> (" + w + ", " + w +
+          ")",
+      "  %d = stablehlo.convolution(%x, %g) dim_numbers = [f, 0, 1, b]x[i, 0, 1, o]->[0, 1, b, f], "
+      "window = {stride = [1, 1], pad = [[1, 1], [1, 1]], lhs_dilate = [1, 1], rhs_dilate = [1, "
+      "1]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (" +
+          x + ", " + x + ") -> tensor<3x3x64x64xbf16>\n" +
+          "  %u = stablehlo.convert %d : (tensor<3x3x64x64xbf16>) -> " + w + "\n" +
+          "  %n = stablehlo.add %m, %u : " + w + "\n" + "  %v = stablehlo.subtract %w, %n : " + w +
+          "\n  return %v, %n : " + w + ", " + w);
+  const Lowered of_k(text);
+  std::vector<Launch> launches;
+  of_k.emit(launches);
+  std::vector<double> moved;
+  for (const Launch& launch : launches)
+    if (launch.kernel.code == Opcode::k_copy) moved.push_back(launch.kernel.cost.bytes_written);
+  EXPECT_THAT(moved, ElementsAre(3 * 3 * 64 * 64 * 4.0, 3 * 3 * 64 * 64 * 4.0));
 }
 
 }  // namespace

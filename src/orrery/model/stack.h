@@ -18,9 +18,10 @@ namespace orrery {
 
 /// What a stack joins into one kernel.
 struct FusionRules {
-  bool elementwise = false;           ///< Producers of elementwise work join their consumers.
-  bool into_reductions = false;       ///< … also when the consumer is a reduction.
-  bool duplicate_cheap = false;       ///< Cheap producers are computed again in each consumer.
+  bool elementwise = false;      ///< Producers of elementwise work join their consumers.
+  bool into_reductions = false;  ///< … also when the consumer is a reduction.
+  bool duplicate_cheap = false;  ///< Cheap producers are computed again in each consumer.
+  bool by_priority = false;      ///< XLA's cost model says which are (model/priority_fusion.h).
   bool broadcasts_are_views = false;  ///< Consumers index the small tensor instead.
   bool transposes_fold_into_dots = false;
   bool arguments_are_immutable = false;  ///< Updating one that was not donated copies it first.
