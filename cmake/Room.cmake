@@ -24,6 +24,45 @@ endif()
 
 set_property(GLOBAL PROPERTY ORRERY_ROOMS "")
 
+# With ORRERY_BATCH compiles sources of the target several at a time: for a build that is
+# made whole, not for one that follows an edit.
+function(orrery_batch target)
+  if(NOT ORRERY_BATCH)
+    return()
+  endif()
+  find_package(Python 3.9 REQUIRED COMPONENTS Interpreter)
+  set(script ${PROJECT_SOURCE_DIR}/tools/check/batches.py)
+  get_target_property(sources ${target} SOURCES)
+  list(FILTER sources EXCLUDE REGEX "TARGET_OBJECTS")
+  # A name that an edit brings may ask for other batches.
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${script} ${sources})
+  execute_process(COMMAND ${Python_EXECUTABLE} ${script} ${ORRERY_BATCH} ${sources}
+    WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}
+    OUTPUT_VARIABLE batches OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+  string(REPLACE ";" "," batches "${batches}")
+  string(REPLACE "\n" ";" batches "${batches}")
+  set(number 0)
+  foreach(batch IN LISTS batches)
+    string(REPLACE "," ";" batch "${batch}")
+    set_source_files_properties(${batch} PROPERTIES UNITY_GROUP ${number})
+    math(EXPR number "${number} + 1")
+  endforeach()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+endfunction()
+
+# A third of a cold build was spent reading the same headers again. Those that never change
+# are precompiled, once for all targets of a kind. No file may count on that: it includes
+# what it uses, as -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON shows.
+function(orrery_precompile target kind)
+  get_property(first GLOBAL PROPERTY ORRERY_PRECOMPILED_${kind})
+  if(first)
+    target_precompile_headers(${target} REUSE_FROM ${first})
+  else()
+    target_precompile_headers(${target} PRIVATE ${PROJECT_SOURCE_DIR}/cmake/precompiled_${kind}.h)
+    set_property(GLOBAL PROPERTY ORRERY_PRECOMPILED_${kind} ${target})
+  endif()
+endfunction()
+
 # Stops the configuration when a file of the room includes a header of a room
 # it does not declare.
 function(_orrery_check_includes room allowed)
@@ -54,6 +93,12 @@ function(orrery_room room)
   target_link_libraries(orrery_${room}
     PUBLIC orrery_flags fmt::fmt
     PRIVATE nlohmann_json::nlohmann_json yaml-cpp ZLIB::ZLIB CLI11::CLI11)
+  if(room STREQUAL "cli")
+    orrery_precompile(orrery_cli cli)
+  else()
+    orrery_precompile(orrery_${room} room)
+  endif()
+  orrery_batch(orrery_${room})
   set_property(GLOBAL APPEND PROPERTY ORRERY_ROOMS ${room})
 
   if(ORRERY_TESTS AND tests)
@@ -69,6 +114,8 @@ function(orrery_room room)
       nlohmann_json::nlohmann_json yaml-cpp ZLIB::ZLIB CLI11::CLI11 GTest::gtest GTest::gmock GTest::gtest_main)
     # A test's own code runs once; optimising it would take longer than running it.
     target_compile_options(${room}_test PRIVATE -O0)
+    orrery_precompile(${room}_test test)
+    orrery_batch(${room}_test)
     gtest_discover_tests(${room}_test DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT 300)
   endif()
 endfunction()
