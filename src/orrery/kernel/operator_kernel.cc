@@ -16,7 +16,7 @@ namespace orrery {
 namespace {
 
 using E = ElementType;
-using P = Parameter;
+using P = OperatorParameter;
 
 /// What a `dtype` stands for.
 struct Precision {
@@ -386,7 +386,7 @@ class OperatorBuilder {
   }
 
   /// `shape` has the row width last; the sizes before it count the rows looked up.
-  void look_up(Parameter table_rows) {
+  void look_up(OperatorParameter table_rows) {
     const Lookup l = lookup(table_rows, false);
     begin_lookup(Opcode::k_gather, l);
     add_tensor(kernel_, l.table, all_loops(), false);
@@ -411,7 +411,7 @@ class OperatorBuilder {
   }
 
  private:
-  uint16_t small(Parameter p) const {
+  uint16_t small(OperatorParameter p) const {
     return static_cast<uint16_t>(std::min<int64_t>(p_.size(p, 0), UINT16_MAX));
   }
   void work_of_fusion() {
@@ -448,7 +448,7 @@ class OperatorBuilder {
       add_dimension_loops(kernel_, l.dims);
     kernel_.shape = l.shape;
   }
-  Lookup lookup(Parameter table_rows, bool accumulate) const {
+  Lookup lookup(OperatorParameter table_rows, bool accumulate) const {
     refuse_scales();
     Lookup l;
     l.dims = p_.shape();

@@ -48,7 +48,9 @@ size_t find_parameter(std::string_view key) {
 
 }  // namespace
 
-std::string_view name(Parameter parameter) { return kNames[static_cast<size_t>(parameter)]; }
+std::string_view name(OperatorParameter parameter) {
+  return kNames[static_cast<size_t>(parameter)];
+}
 
 class OperatorParameters::Scanner {
  public:
@@ -149,7 +151,7 @@ class OperatorParameters::Scanner {
     value.kind = Kind::kList;
     value.length = 0;
     value.first_item =
-        &value == &p_.values_[static_cast<size_t>(Parameter::k_shape)] ? 0 : kLongestList;
+        &value == &p_.values_[static_cast<size_t>(OperatorParameter::k_shape)] ? 0 : kLongestList;
     if (!take(']')) {
       do {
         skip_space();
@@ -220,31 +222,31 @@ OperatorParameters::OperatorParameters(std::string_view op, ParameterSet known,
   Scanner(*this, text).run(known);
 }
 
-const OperatorParameters::Value& OperatorParameters::required(Parameter p) const {
+const OperatorParameters::Value& OperatorParameters::required(OperatorParameter p) const {
   if (!has(p)) fail(fmt::format("{} needs '{}'", op_, name(p)));
   return at(p);
 }
 
-int64_t OperatorParameters::checked(Parameter p, int64_t value, int64_t least) const {
+int64_t OperatorParameters::checked(OperatorParameter p, int64_t value, int64_t least) const {
   if (value > kLargestSize) fail(fmt::format("'{}' is larger than 2^40", name(p)));
   if (value < least)
     fail(fmt::format("'{}' must lie within {} and 2^40, found {}", name(p), least, value));
   return value;
 }
 
-int64_t OperatorParameters::size(Parameter p) const {
+int64_t OperatorParameters::size(OperatorParameter p) const {
   const Value& v = required(p);
   if (v.kind != Kind::kInteger) fail(fmt::format("'{}' must be an integer", name(p)));
   return checked(p, v.integer, 1);
 }
 
-int64_t OperatorParameters::size(Parameter p, int64_t otherwise) const {
+int64_t OperatorParameters::size(OperatorParameter p, int64_t otherwise) const {
   if (!has(p)) return otherwise;
   if (at(p).kind != Kind::kInteger) fail(fmt::format("'{}' must be an integer", name(p)));
   return checked(p, at(p).integer, 0);
 }
 
-double OperatorParameters::real(Parameter p, double otherwise, double most) const {
+double OperatorParameters::real(OperatorParameter p, double otherwise, double most) const {
   if (!has(p)) return otherwise;
   const Value& v = at(p);
   if (v.kind != Kind::kReal && v.kind != Kind::kInteger)
@@ -255,38 +257,38 @@ double OperatorParameters::real(Parameter p, double otherwise, double most) cons
   return value;
 }
 
-bool OperatorParameters::flag(Parameter p) const {
+bool OperatorParameters::flag(OperatorParameter p) const {
   if (!has(p)) return false;
   if (at(p).kind != Kind::kFlag && at(p).kind != Kind::kInteger)
     fail(fmt::format("'{}' must be true or false", name(p)));
   return at(p).integer != 0;
 }
 
-std::string_view OperatorParameters::text(Parameter p, std::string_view otherwise) const {
+std::string_view OperatorParameters::text(OperatorParameter p, std::string_view otherwise) const {
   if (!has(p)) return otherwise;
   if (at(p).kind != Kind::kText) fail(fmt::format("'{}' must be a string", name(p)));
   return {at(p).begin, at(p).length};
 }
 
-std::span<const int64_t> OperatorParameters::list(Parameter p) const {
+std::span<const int64_t> OperatorParameters::list(OperatorParameter p) const {
   const Value& v = at(p);
   if (!has(p) || v.kind != Kind::kList || v.length == 0 || v.length > kLongestList) return {};
   return std::span(items_).subspan(v.first_item, v.length);
 }
 
 std::span<const int64_t> OperatorParameters::shape() const {
-  const auto sizes = list(Parameter::k_shape);
+  const auto sizes = list(OperatorParameter::k_shape);
   if (sizes.empty()) fail(fmt::format("{} needs 'shape', a list of 1 to 8 sizes", op_));
-  for (int64_t size : sizes) checked(Parameter::k_shape, size, 1);
+  for (int64_t size : sizes) checked(OperatorParameter::k_shape, size, 1);
   return sizes;
 }
 
 int64_t OperatorParameters::axis(size_t rank, int64_t otherwise) const {
   const auto dimensions = static_cast<int64_t>(rank);
   int64_t axis = otherwise;
-  if (has(Parameter::k_axis)) {
-    if (at(Parameter::k_axis).kind != Kind::kInteger) fail("'axis' must be an integer");
-    axis = at(Parameter::k_axis).integer;
+  if (has(OperatorParameter::k_axis)) {
+    if (at(OperatorParameter::k_axis).kind != Kind::kInteger) fail("'axis' must be an integer");
+    axis = at(OperatorParameter::k_axis).integer;
   }
   if (axis < -dimensions || axis >= dimensions)
     fail(fmt::format("'axis' must lie within {} and {}, found {}", -dimensions, dimensions - 1,
@@ -295,7 +297,7 @@ int64_t OperatorParameters::axis(size_t rank, int64_t otherwise) const {
 }
 
 std::span<const int64_t> OperatorParameters::order(size_t rank) const {
-  const auto order = list(Parameter::k_order);
+  const auto order = list(OperatorParameter::k_order);
   uint32_t seen = 0;
   for (int64_t d : order)
     if (d >= 0 && d < static_cast<int64_t>(rank)) seen |= 1u << d;

@@ -19,21 +19,21 @@ namespace orrery {
   X(pieces) X(read) X(reductions) X(run) X(special) X(written)
 // clang-format on
 
-enum class Parameter : uint8_t {
+enum class OperatorParameter : uint8_t {
 #define ORRERY_PARAMETER(name) k_##name,
   ORRERY_PARAMETERS(ORRERY_PARAMETER)
 #undef ORRERY_PARAMETER
 };
-inline constexpr size_t kParameterCount = static_cast<size_t>(Parameter::k_written) + 1;
+inline constexpr size_t kParameterCount = static_cast<size_t>(OperatorParameter::k_written) + 1;
 static_assert(kParameterCount <= 64);
 
-std::string_view name(Parameter parameter);
+std::string_view name(OperatorParameter parameter);
 
 /// Bit i for the i-th parameter.
 using ParameterSet = uint64_t;
-constexpr ParameterSet parameter_set(std::initializer_list<Parameter> parameters) {
+constexpr ParameterSet parameter_set(std::initializer_list<OperatorParameter> parameters) {
   ParameterSet set = 0;
-  for (Parameter p : parameters) set |= ParameterSet{1} << static_cast<unsigned>(p);
+  for (OperatorParameter p : parameters) set |= ParameterSet{1} << static_cast<unsigned>(p);
   return set;
 }
 
@@ -48,12 +48,12 @@ class OperatorParameters {
   /// Refuses keys that are not in `known`, those that `op` takes.
   OperatorParameters(std::string_view op, ParameterSet known, std::string_view text);
 
-  bool has(Parameter p) const { return (present_ >> static_cast<unsigned>(p) & 1) != 0; }
-  int64_t size(Parameter p) const;                                ///< From 1 to 2^40.
-  int64_t size(Parameter p, int64_t otherwise) const;             ///< From 0 to 2^40.
-  double real(Parameter p, double otherwise, double most) const;  ///< From 0 to `most`.
-  bool flag(Parameter p) const;                                   ///< true, false or an integer.
-  std::string_view text(Parameter p, std::string_view otherwise) const;
+  bool has(OperatorParameter p) const { return (present_ >> static_cast<unsigned>(p) & 1) != 0; }
+  int64_t size(OperatorParameter p) const;                                ///< From 1 to 2^40.
+  int64_t size(OperatorParameter p, int64_t otherwise) const;             ///< From 0 to 2^40.
+  double real(OperatorParameter p, double otherwise, double most) const;  ///< From 0 to `most`.
+  bool flag(OperatorParameter p) const;  ///< true, false or an integer.
+  std::string_view text(OperatorParameter p, std::string_view otherwise) const;
   std::span<const int64_t> shape() const;  ///< 1 to 8 sizes.
   /// The axis of `rank` dimensions that is meant; negative ones count from the end.
   int64_t axis(size_t rank, int64_t otherwise) const;
@@ -74,10 +74,10 @@ class OperatorParameters {
   };
   class Scanner;
 
-  const Value& at(Parameter p) const { return values_[static_cast<size_t>(p)]; }
-  const Value& required(Parameter p) const;
-  int64_t checked(Parameter p, int64_t value, int64_t least) const;
-  std::span<const int64_t> list(Parameter p) const;
+  const Value& at(OperatorParameter p) const { return values_[static_cast<size_t>(p)]; }
+  const Value& required(OperatorParameter p) const;
+  int64_t checked(OperatorParameter p, int64_t value, int64_t least) const;
+  std::span<const int64_t> list(OperatorParameter p) const;
 
   std::string_view op_;
   ParameterSet present_ = 0;

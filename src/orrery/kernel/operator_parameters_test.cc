@@ -11,7 +11,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-using P = Parameter;
+using P = OperatorParameter;
 
 constexpr ParameterSet kAll = ~ParameterSet{0};
 
@@ -57,7 +57,7 @@ TEST(OperatorParameters, OfAKeyGivenTwiceTheLastCounts) {
 
 TEST(OperatorParameters, EveryNameIsFound) {
   for (size_t i = 0; i < kParameterCount; ++i) {
-    const auto parameter = static_cast<Parameter>(i);
+    const auto parameter = static_cast<OperatorParameter>(i);
     EXPECT_EQ(read("{\"" + std::string(name(parameter)) + "\": 5}").size(parameter), 5)
         << name(parameter);
   }
