@@ -94,6 +94,8 @@ function(orrery_room room)
     PUBLIC orrery_flags fmt::fmt
     PRIVATE nlohmann_json::nlohmann_json yaml-cpp ZLIB::ZLIB CLI11::CLI11)
   if(room STREQUAL "cli")
+    # It reads a command line and calls what does the work.
+    target_compile_options(orrery_cli PRIVATE $<$<CONFIG:Release>:-O1>)
     orrery_precompile(orrery_cli cli)
   else()
     orrery_precompile(orrery_${room} room)
