@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <functional>
 #include <thread>
 
 #include "orrery/api/capacity/search.h"
@@ -61,23 +63,37 @@ std::vector<ImpossibleLayout> left_out(const KnownEngines& engines,
 }
 
 /// With all steps of the best arrangement longer or shorter by the model's error.
-void fill_interval(const KnownEngines& engines, const Trials& trials, CapacityAnswer& answer) {
-  const Arrangement& arrangement = answer.best.arrangement;
-  const auto at = [&](double sign) {
+void fill_interval(const Trials& trials, int threads, CapacityAnswer& answer) {
+  constexpr std::array kSigns = {1.0, -1.0};
+  std::array<double, kSigns.size()> found{};
+  share_tasks(kSigns.size(), threads, [&](size_t i) {
     double largest = 0;
-    std::vector<EnginePool> pools = engines.pools(arrangement);
-    for (size_t i = 0; i < pools.size(); ++i) {
-      const double reach = kNinetyPercent * answer.run.pools[i].spread;
-      pools[i].engine.times->scale(std::exp(sign * reach));
+    std::vector<double> factors;
+    for (const PoolAnswer& pool : answer.run.pools) {
+      const double reach = kNinetyPercent * pool.spread;
+      factors.push_back(std::exp(kSigns[i] * reach));
       largest = std::max(largest, reach);
     }
-    const LoadBracket found =
-        trials.highest(arrangement, answer.most.load * std::exp(-sign * largest), kInterval);
-    for (EnginePool& pool : pools) pool.engine.times->scale(1);
-    return found.kept ? found.kept->load : 0;
-  };
-  answer.most_low = std::min(answer.most.load, at(1));
-  answer.most_high = std::max(answer.most.load, at(-1));
+    const LoadBracket bracket =
+        trials.highest(trials.field(answer.best.arrangement, factors),
+                       answer.most.load * std::exp(-kSigns[i] * largest), kInterval);
+    if (bracket.kept) found[i] = bracket.kept->load;
+  });
+  answer.most_low = std::min(answer.most.load, found[0]);
+  answer.most_high = std::max(answer.most.load, found[1]);
+}
+
+/// Of the best arrangement, by load.
+void fill_curve(const Trials& trials, LoadUnit unit, int threads, CapacityAnswer& answer) {
+  const Fielded engines = trials.field(answer.best.arrangement);
+  answer.curve.resize(static_cast<size_t>(kCurveSteps));
+  share_tasks(answer.curve.size(), threads, [&](size_t i) {
+    const double share = (static_cast<double>(i) + 1) / (kCurveSteps - 1);
+    double at = share * answer.most.load;
+    if (unit == LoadUnit::kUsers) at = std::max(1.0, std::round(at));
+    // The most was found by a whole run at that very load.
+    answer.curve[i] = at == answer.most.load ? answer.most : trials.at(engines, at, kThorough);
+  });
 }
 
 }  // namespace
@@ -196,28 +212,29 @@ CapacityAnswer Session::capacity(const CapacityRequest& request) const {
   answer.best = candidate(found.front(), prices);
   for (size_t i = 1; i < found.size(); ++i) answer.others.push_back(candidate(found[i], prices));
   answer.left_out = left_out(engines, search.too_slow());
-  for (const Option& option : search.frontier(found))
-    answer.frontier.push_back(candidate(option, prices));
 
   const Arrangement& arrangement = answer.best.arrangement;
   answer.most = answer.best.kept;
   if (load.asked() > 0)
-    if (const LoadBracket bracket = trials.highest(arrangement, load.asked(), kThorough);
+    if (const LoadBracket bracket =
+            trials.highest(trials.field(arrangement), load.asked(), kThorough);
         bracket.kept)
       answer.most = *bracket.kept;
-  const std::vector<EnginePool> pools = engines.pools(arrangement);
-  answer.curve.resize(static_cast<size_t>(kCurveSteps));
-  for_each_task(answer.curve.size(), threads, [&](size_t i, size_t) {
-    const double share = (static_cast<double>(i) + 1) / (kCurveSteps - 1);
-    const double at = share * answer.most.load;
-    answer.curve[i] =
-        trials.at(arrangement, pools,
-                  load.unit() == LoadUnit::kUsers ? std::max(1.0, std::round(at)) : at, kThorough);
-  });
-  ServingRequest run = engines.serving(arrangement, load.at(answer.best.kept.load, kThorough));
-  run.trimming.warm_up = kWarmUp;
-  answer.run = serving(run);
-  fill_interval(engines, trials, answer);
+  // Each of the three hangs on the best alone, and is too small to keep all threads busy.
+  const std::array<std::function<void()>, 3> rest = {
+      [&] {
+        ServingRequest run =
+            engines.serving(arrangement, load.at(answer.best.kept.load, kThorough));
+        run.trimming.warm_up = kWarmUp;
+        answer.run = serving(run);
+        fill_interval(trials, threads, answer);
+      },
+      [&] {
+        for (const Option& option : search.frontier(found))
+          answer.frontier.push_back(candidate(option, prices));
+      },
+      [&] { fill_curve(trials, load.unit(), threads, answer); }};
+  share_tasks(rest.size(), threads, [&](size_t i) { rest[i](); });
   return answer;
 }
 

@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 
 #include "orrery/api/json_answer.h"
 #include "orrery/base/csv.h"
 #include "orrery/base/output_file.h"
+#include "orrery/base/parse_number.h"
 #include "orrery/cluster/nccl/link_calibration.h"
 #include "orrery/cluster/vllm/custom_all_reduce.h"
 
@@ -121,12 +121,11 @@ void Session::collective_table(const CollectiveChoice& choice, const Source& tab
   const int dtype = reader.column("dtype");
   const auto number = [&](size_t column) {
     const std::string_view text = reader.field(column);
-    double value = 0;
-    const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (fault != std::errc() || end != text.data() + text.size() || !std::isfinite(value))
+    const auto value = parse_number<double>(text);
+    if (!value || !std::isfinite(*value))
       throw Error(ErrorKind::kInput, reader.location(column),
                   fmt::format("'{}' is not a number", text));
-    return value;
+    return *value;
   };
   const auto count = [&](size_t column) {
     const double value = number(column);

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <stdexcept>
 
 #include "orrery/api/measured_rows.h"
@@ -10,6 +9,7 @@
 #include "orrery/api/session.h"
 #include "orrery/base/csv.h"
 #include "orrery/base/number_text.h"
+#include "orrery/base/parse_number.h"
 #include "orrery/kernel/operator_kernel.h"
 
 namespace orrery {
@@ -83,12 +83,11 @@ class OperatorColumns {
     if (clock_ < 0) return 0;
     const std::string_view text = reader_.field(static_cast<size_t>(clock_));
     if (text.empty()) return 0;
-    double mhz = 0;
-    const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), mhz);
-    if (status != std::errc() || end != text.data() + text.size() || !(mhz >= 1 && mhz <= 1e5))
+    const auto mhz = parse_number<double>(text);
+    if (!mhz || !(*mhz >= 1 && *mhz <= 1e5))
       throw Error(ErrorKind::kInput, {table, reader_.line(), 0},
                   fmt::format("sm_mhz: '{}' is not a clock in MHz", text));
-    return mhz;
+    return *mhz;
   }
 
  private:

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <thread>
 
 #include "orrery/api/append_new.h"
@@ -170,6 +171,48 @@ void widen(const Distribution& middle, double error, Distribution& at) {
   }
 }
 
+/// With all steps longer or shorter by the model's error: `sign` 1 or -1.
+ServingMetrics with_error(const ServingRequest& request, const std::vector<EnginePool>& pools,
+                          const std::vector<PoolAnswer>& known, double sign) {
+  std::vector<ScaledTimes> scaled;
+  scaled.reserve(pools.size());
+  std::vector<const StepTimes*> times;
+  for (size_t i = 0; i < pools.size(); ++i)
+    times.push_back(&scaled.emplace_back(*pools[i].engine.times,
+                                         std::exp(sign * kNinetyPercent * known[i].spread)));
+  return run_pools(request, pools, times, RunDetail::kMetrics).metrics;
+}
+
+/// Fills in what other runs than the answer's own tell: of the model's error, and of other loads.
+void run_others(const ServingRequest& request, const std::vector<EnginePool>& pools,
+                ServingAnswer& answer) {
+  // How far the model's error carries shows in part of a long run.
+  ServingRequest part = request;
+  const ServingMetrics& all = answer.run.metrics;
+  const bool whole = all.requests <= kRequestsForError;
+  if (!whole) part.traffic.count = kRequestsForError;
+  ServingMetrics base;
+  std::vector<std::function<void()>> runs = {
+      [&] { answer.fast = with_error(part, pools, answer.pools, -1); },
+      [&] { answer.slow = with_error(part, pools, answer.pools, 1); }};
+  if (!whole)
+    runs.emplace_back(
+        [&] { base = run_pools(part, pools, times_of(pools), RunDetail::kMetrics).metrics; });
+  if (request.curve) answer.curve.resize(kCurveLoads.size());
+  for (size_t i = 0; i < answer.curve.size(); ++i)
+    runs.emplace_back([&, i] {
+      answer.curve[i] = run_pools(under_load(request, kCurveLoads[i]), pools, times_of(pools),
+                                  RunDetail::kMetrics)
+                            .metrics;
+    });
+  const auto threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  share_tasks(runs.size(), threads, [&](size_t i) { runs[i](); });
+  for (ServingMetrics* at : {&answer.fast, &answer.slow}) {
+    if (!whole) carry(base, all, *at);
+    widen(all.ttft, kNinetyPercent * pools[0].engine.times->costs().spread_first, at->ttft);
+  }
+}
+
 }  // namespace
 
 std::string engine_of_scheduler(const std::string& scheduler) {
@@ -192,7 +235,7 @@ std::string devices_text(const std::vector<PoolAnswer>& pools) {
 }
 
 ServingAnswer Session::serving(const ServingRequest& request) const {
-  std::vector<EnginePool> pools = engine_pools(*this, request);
+  const std::vector<EnginePool> pools = engine_pools(*this, request);
   std::vector<SampledTimes> sampled;
   sampled.reserve(pools.size());
   std::vector<const StepTimes*> times;
@@ -200,39 +243,15 @@ ServingAnswer Session::serving(const ServingRequest& request) const {
   for (const EnginePool& pool : pools) times.push_back(&sampled.emplace_back(*pool.engine.times));
 
   ServingAnswer answer;
-  answer.run = run_pools(request, pools, times, true);
+  answer.run = run_pools(request, pools, times, RunDetail::kCourse);
   for (size_t i = 0; i < pools.size(); ++i) {
     answer.pools.push_back(
         describe(pools[i], sampled[i], is_asynchronous(request, pools[i].engine)));
     answer.devices += pools[i].devices();
-    times[i] = pools[i].engine.times.get();
     append_new(answer.gaps, pools[i].engine.gaps);
   }
   share_out(answer.run, pools, request.prices, answer);
-  if (request.curve) {
-    answer.curve.resize(kCurveLoads.size());
-    const auto threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-    for_each_task(answer.curve.size(), threads, [&](size_t i, size_t) {
-      answer.curve[i] = run_pools(under_load(request, kCurveLoads[i]), pools).metrics;
-    });
-  }
-  // How far the model's error carries shows in part of a long run.
-  ServingRequest part = request;
-  const bool whole = answer.run.metrics.requests <= kRequestsForError;
-  if (!whole) part.traffic.count = kRequestsForError;
-  const ServingMetrics base =
-      whole ? answer.run.metrics : run_pools(part, pools, times, false).metrics;
-  for (const bool slow : {false, true}) {
-    for (size_t i = 0; i < pools.size(); ++i) {
-      const double reach = kNinetyPercent * answer.pools[i].spread;
-      pools[i].engine.times->scale(std::exp(slow ? reach : -reach));
-    }
-    ServingMetrics& at = slow ? answer.slow : answer.fast;
-    at = run_pools(part, pools, times, false).metrics;
-    if (!whole) carry(base, answer.run.metrics, at);
-    widen(answer.run.metrics.ttft, kNinetyPercent * pools[0].engine.times->costs().spread_first,
-          at.ttft);
-  }
+  run_others(request, pools, answer);
   const ServingMetrics& m = answer.run.metrics;
   answer.requests_offered = request.traffic.rate;
   answer.tokens_per_s_per_device = m.output_tokens_per_s / answer.devices;

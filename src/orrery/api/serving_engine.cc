@@ -177,10 +177,7 @@ void attach_host(ServingEngine& engine, const EngineRequest& request) {
 Cluster usual_cluster(const Catalogue& catalogue, const std::string& device,
                       const std::vector<Override>& overrides) {
   if (catalogue.is_cluster(device)) return catalogue.cluster(device, overrides);
-  std::vector<std::string> known;
-  for (const ClusterListing& listing : catalogue.list_clusters())
-    if (listing.device == device) known.push_back(listing.name);
-  if (!known.empty()) {
+  if (const std::vector<std::string> known = catalogue.clusters_of(device); !known.empty()) {
     const auto vendors_own = std::ranges::find_if(
         known, [](const std::string& name) { return name.starts_with("dgx-"); });
     std::vector<Override> of_device;
@@ -226,6 +223,7 @@ void divide_memory(ServingEngine& engine, const EngineRequest& request) {
 }
 
 EngineRequest Session::with_limits(EngineRequest request) const {
+  if (request.max_batched_tokens > 0 && request.max_seqs > 0) return request;
   // As vLLM tells small devices, in EngineArgs.get_batch_defaults: by memory, and A100s by name.
   constexpr double kLargeDevice = 70.0 * (1 << 30);
   const EngineCosts costs = load_engine_costs(data_folder_, request.engine, request.settings);
@@ -249,12 +247,8 @@ ServingEngine Session::serving_engine(const EngineRequest& given) const {
     throw_infeasible(fmt::format("{} has {:.0f} devices at most, not {}", engine.cluster.name,
                                  engine.cluster.largest(), layout.devices()));
   const EngineCosts costs = load_engine_costs(data_folder_, request.engine, request.settings);
-  EngineHabits habits;
-  habits.gathers_experts = costs.gathers_experts;
-  habits.routing_skew = request.routing_skew;
-  habits.captured_tokens = costs.captured;
-  habits.adapter_rank = request.lora_rank;
-  EngineWork work(engine.model, layout, request.precision, habits);
+  EngineWork work(engine.model, layout, request.precision, costs.habits,
+                  {request.routing_skew, request.lora_rank});
 
   std::shared_ptr<const Predictor> kernels =
       bind_choice(request, engine.cluster.device, "vllm", data_folder_, catalogue_);

@@ -92,7 +92,7 @@ std::vector<EnginePool> engine_pools(const Session& session, const ServingReques
 }
 
 ServingRun run_pools(const ServingRequest& request, const std::vector<EnginePool>& pools,
-                     const std::vector<const StepTimes*>& times, bool whole) {
+                     const std::vector<const StepTimes*>& times, RunDetail detail) {
   FleetOptions fleet;
   fleet.pool.router = fleet.decode_pool.router = request.router;
   for (size_t i = 0; i < pools.size(); ++i) {
@@ -110,7 +110,8 @@ ServingRun run_pools(const ServingRequest& request, const std::vector<EnginePool
   fleet.promise = request.promise;
   fleet.trimming = request.trimming;
   fleet.giving_up = request.giving_up;
-  if (whole) {
+  fleet.measured = detail != RunDetail::kRequests;
+  if (detail == RunDetail::kCourse) {
     fleet.series_points = request.series_points;
     fleet.events = request.events;
     fleet.progress = request.progress;
@@ -119,11 +120,11 @@ ServingRun run_pools(const ServingRequest& request, const std::vector<EnginePool
   return run_fleet(*source, fleet);
 }
 
-ServingRun run_pools(const ServingRequest& request, const std::vector<EnginePool>& pools) {
+std::vector<const StepTimes*> times_of(const std::vector<EnginePool>& pools) {
   std::vector<const StepTimes*> times;
   times.reserve(pools.size());
   for (const EnginePool& pool : pools) times.push_back(pool.engine.times.get());
-  return run_pools(request, pools, times, false);
+  return times;
 }
 
 }  // namespace orrery

@@ -26,11 +26,14 @@ bool is_asynchronous(const ServingRequest& request, const ServingEngine& engine)
 /// where roles do not go together.
 std::vector<EnginePool> engine_pools(const Session& session, const ServingRequest& request);
 
-/// One run under `request.traffic`, with all steps of every pool as long as `times` says. `whole`:
-/// with the course of the run and its events.
+/// The step times of each pool's engines.
+std::vector<const StepTimes*> times_of(const std::vector<EnginePool>& pools);
+
+/// What is wanted of a run: what became of each request; metrics too; its course and events too.
+enum class RunDetail : uint8_t { kRequests, kMetrics, kCourse };
+
+/// One run under `request.traffic`, with all steps of every pool as long as `times` says.
 ServingRun run_pools(const ServingRequest& request, const std::vector<EnginePool>& pools,
-                     const std::vector<const StepTimes*>& times, bool whole);
-/// … as long as the engines' own times say.
-ServingRun run_pools(const ServingRequest& request, const std::vector<EnginePool>& pools);
+                     const std::vector<const StepTimes*>& times, RunDetail detail);
 
 }  // namespace orrery

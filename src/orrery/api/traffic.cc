@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
-
 #include "orrery/base/error.h"
+#include "orrery/base/parse_number.h"
 #include "orrery/base/source.h"
 #include "orrery/serving/traffic/arrivals.h"
 #include "orrery/serving/traffic/trace.h"
@@ -35,11 +34,9 @@ std::vector<std::string_view> parts_of(std::string_view text, char by) {
 }
 
 double number(std::string_view what, std::string_view whole, std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !(value >= 0) || value > 1e9)
-    refuse(what, whole);
-  return value;
+  const auto value = parse_number<double>(text);
+  if (!value || !(*value >= 0) || *value > 1e9) refuse(what, whole);
+  return *value;
 }
 
 void range(std::string_view what, std::string_view whole, std::string_view text, LengthLaw& law) {

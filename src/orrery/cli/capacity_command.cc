@@ -2,11 +2,11 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <sstream>
 
 #include "orrery/api/capacity.h"
+#include "orrery/base/parse_number.h"
 #include "orrery/cli/progress.h"
 #include "orrery/cli/serving_options.h"
 #include "orrery/report/capacity_text.h"
@@ -111,11 +111,11 @@ class CapacityCommand final : public Command {
       most = true;
       return;
     }
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), load);
-    if (error != std::errc() || end != text.data() + text.size() ||
-        !(load >= least && load <= largest))
+    const auto given = parse_number<double>(text);
+    if (!given || !(*given >= least && *given <= largest))
       throw_usage(fmt::format("{} '{}': give a number from {:g} to {:g}, or most", option, text,
                               least, largest));
+    load = *given;
   }
 
   bool given(const std::string& option) const { return app_->get_option(option)->count() > 0; }

@@ -2,10 +2,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <stdexcept>
 
 #include "orrery/base/output_file.h"
+#include "orrery/base/parse_number.h"
 #include "orrery/cli/command.h"
 #include "orrery/cluster/collective.h"
 #include "orrery/report/text.h"
@@ -14,9 +14,7 @@ namespace orrery {
 namespace {
 
 double bytes_of(const std::string& text) {
-  double value = 0;
-  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (fault == std::errc() && end == text.data() + text.size()) return value;
+  if (const auto value = parse_number<double>(text)) return *value;
   try {
     return parse_quantity(text, Dimension::kBytes);
   } catch (const std::invalid_argument& e) {

@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <cmath>
 
+#include "orrery/base/parse_number.h"
 #include "orrery/cli/command.h"
 
 namespace orrery {
@@ -58,11 +58,9 @@ ReadOptions WorkloadOptions::resolved() const {
   ReadOptions resolved = read;
   for (const std::string& text : bindings) {
     const auto [name, value] = split_pair(text, "--bind");
-    int64_t size = 0;
-    const auto [end, status] = std::from_chars(value.data(), value.data() + value.size(), size);
-    if (status != std::errc() || end != value.data() + value.size() || size < 0)
-      throw_usage(fmt::format("--bind {}: '{}' is not a size", name, value));
-    resolved.bindings[name] = size;
+    const auto size = parse_number<int64_t>(value);
+    if (!size || *size < 0) throw_usage(fmt::format("--bind {}: '{}' is not a size", name, value));
+    resolved.bindings[name] = *size;
   }
   for (const std::string& text : choices) {
     const auto [name, value] = split_pair(text, "--choose");
@@ -136,11 +134,10 @@ ModelChoice ChoiceOptions::choice() const {
   ModelChoice choice = chosen;
   for (const std::string& text : parameters) {
     const auto [name, value] = split_pair(text, "--parameter");
-    double number = 0;
-    const auto [end, status] = std::from_chars(value.data(), value.data() + value.size(), number);
-    if (status != std::errc() || end != value.data() + value.size() || !std::isfinite(number))
+    const auto number = parse_number<double>(value);
+    if (!number || !std::isfinite(*number))
       throw_usage(fmt::format("--parameter {}: '{}' is not a number", name, value));
-    choice.parameters[name] = number;
+    choice.parameters[name] = *number;
   }
   return choice;
 }

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <sstream>
 #include <stdexcept>
 
 #include "orrery/base/error.h"
+#include "orrery/base/parse_number.h"
 #include "orrery/base/units.h"
 
 namespace orrery {
@@ -31,11 +31,10 @@ double quantity(const std::string& text, Dimension dimension, std::string_view o
 }
 
 double read_price(const std::string& text) {
-  double price = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), price);
-  if (error != std::errc() || end != text.data() + text.size() || !(price >= 0 && price <= 1e6))
+  const auto price = parse_number<double>(text);
+  if (!price || !(*price >= 0 && *price <= 1e6))
     throw_usage(fmt::format("--price '{}': give a number, or DEVICE=NUMBER,…", text));
-  return price;
+  return *price;
 }
 
 DevicePrices read_prices(const std::string& text) {
@@ -317,15 +316,13 @@ PoolRequest read_pool(const std::string& text, const ServingRequest& all) {
           fmt::format("--pool: '{}' is none of replicas, role, tp, pp, attention-dp, "
                       "moe-tp, moe-ep, max-seqs and max-batched-tokens",
                       key));
-    int64_t number = 0;
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-    if (error != std::errc() || end != value.data() + value.size() || number < 1 ||
-        number > (degree != nullptr ? int64_t{1} << 20 : kMost))
+    const auto number = parse_number<int64_t>(value);
+    if (!number || *number < 1 || *number > (degree != nullptr ? int64_t{1} << 20 : kMost))
       throw_usage(fmt::format("--pool: {} '{}' is not a count", key, value));
     if (degree != nullptr)
-      *degree = static_cast<int>(number);
+      *degree = static_cast<int>(*number);
     else
-      *limit = number;
+      *limit = *number;
   }
   return pool;
 }

@@ -249,8 +249,8 @@ std::string Catalogue::cluster_path_of(const std::string& name) const {
   if (std::find(devices.begin(), devices.end(), name) == devices.end())
     throw_usage(fmt::format("unknown cluster '{}'{}", name, suggestion(name, cluster_names())));
   std::string of_it;
-  for (const ClusterListing& listing : list_clusters())
-    if (listing.device == name) of_it += (of_it.empty() ? "" : ", ") + listing.name;
+  for (const std::string& cluster : clusters_of(name))
+    of_it += (of_it.empty() ? "" : ", ") + cluster;
   throw_usage(fmt::format(
       "'{}' is a single device; a cluster is wanted here{}", name,
       of_it.empty() ? ", by its name or as a file (see 'orrery hardware')" : ", as " + of_it));
@@ -329,6 +329,16 @@ std::vector<ClusterListing> Catalogue::list_clusters() const {
     rows.push_back(std::move(row));
   }
   return rows;
+}
+
+std::vector<std::string> Catalogue::clusters_of(const std::string& device) const {
+  std::vector<std::string> found;
+  for (const std::string& name : cluster_names()) {
+    std::vector<std::string> chain;
+    const ClusterTree tree = load_cluster(open_description(cluster_path_of(name)), chain);
+    if (tree.words.at("device") == device) found.push_back(name);
+  }
+  return found;
 }
 
 std::vector<CitedFigure> Catalogue::cluster_figures(const std::string& name_or_path,

@@ -78,6 +78,9 @@ class Catalogue {
   /// One line a cluster, sorted by name.
   std::vector<ClusterListing> list_clusters() const;
 
+  /// Names of the clusters that are made of a device of the catalogue, sorted.
+  std::vector<std::string> clusters_of(const std::string& device) const;
+
   /// The figures of a cluster's fabric with their sources, inside first.
   std::vector<CitedFigure> cluster_figures(const std::string& name_or_path,
                                            const std::vector<Override>& overrides = {}) const;

@@ -157,6 +157,17 @@ TEST(ClusterReader, DevicesAndClustersAreNotMistaken) {
 }
 
 /// Data sheets: eight rails of 200, 400 and 800 Gb/s, and 72 adapters a rack.
+TEST(ClusterCatalogue, KnowsTheClustersOfADevice) {
+  for (const char* device : {"h100-sxm", "b200", "no-such-device"}) {
+    std::vector<std::string> listed;
+    for (const ClusterListing& listing : catalogue().list_clusters())
+      if (listing.device == device) listed.push_back(listing.name);
+    EXPECT_EQ(catalogue().clusters_of(device), listed) << device;
+  }
+  EXPECT_TRUE(catalogue().clusters_of("no-such-device").empty());
+  EXPECT_FALSE(catalogue().clusters_of("h100-sxm").empty());
+}
+
 TEST(ClusterCatalogue, HoldsWhatDataSheetsSay) {
   const auto outside = [](const char* name) {
     return catalogue().cluster(name).tiers[1].bandwidth.value / 1e9;

@@ -374,19 +374,20 @@ BoostedTrees trees_from_json(const JsonValue& value) {
   for (const JsonValue& entry : value.member("questions").elements(0, features)) {
     const auto parts = entry.elements(2, 2);
     const int64_t feature = parts[0].whole(0, static_cast<int64_t>(features) - 1);
-    for (const JsonValue& threshold : parts[1].elements(1, BoostedTrees::kMaxThresholds))
+    const size_t count = parts[1].count(1, BoostedTrees::kMaxThresholds);
+    for (const double threshold : parts[1].numbers(count))
       // Adding 0 turns -0 into 0, which asks the same question.
-      questions.push_back(
-          {static_cast<uint16_t>(feature), static_cast<float>(threshold.number()) + 0.0f});
+      questions.push_back({static_cast<uint16_t>(feature), static_cast<float>(threshold) + 0.0f});
   }
 
   std::vector<BoostedTrees::Tree> trees;
   for (const JsonValue& entry : value.member("trees").elements(0, BoostedTrees::kMaxTrees)) {
     const auto parts = entry.elements(2, 3);
     BoostedTrees::Tree tree;
-    for (const JsonValue& number : parts[0].elements(1, BoostedTrees::kMaxDepth))
-      tree.splits.push_back(questions[static_cast<size_t>(
-          number.whole(0, static_cast<int64_t>(questions.size()) - 1))]);
+    const size_t depth = parts[0].count(1, BoostedTrees::kMaxDepth);
+    const auto last = static_cast<int32_t>(questions.size()) - 1;
+    for (const int32_t number : parts[0].whole_numbers(depth, 0, last))
+      tree.splits.push_back(questions[static_cast<size_t>(number)]);
     tree.leaves = leaves_from(parts, size_t{1} << tree.splits.size());
     trees.push_back(std::move(tree));
   }

@@ -85,15 +85,20 @@ std::vector<std::pair<std::string, JsonValue>> JsonValue::members() const {
   return all;
 }
 
-std::vector<JsonValue> JsonValue::elements(size_t least, size_t most) const {
+size_t JsonValue::count(size_t least, size_t most) const {
   const Json& array = json(value_);
   if (!array.is_array()) fail("expected an array, found " + shown(array));
   if (array.size() < least || array.size() > most)
     fail(least == most
              ? fmt::format("expected {} elements, found {}", least, array.size())
              : fmt::format("expected {} to {} elements, found {}", least, most, array.size()));
+  return array.size();
+}
+
+std::vector<JsonValue> JsonValue::elements(size_t least, size_t most) const {
   std::vector<JsonValue> all;
-  all.reserve(array.size());
+  all.reserve(count(least, most));
+  const Json& array = json(value_);
   for (size_t i = 0; i < array.size(); ++i)
     all.push_back(
         {std::shared_ptr<const void>(value_, &array[i]), file_, fmt::format("{}[{}]", path_, i)});

@@ -32,6 +32,8 @@ class JsonValue {
 
   /// The array's elements, of which there must be `least` to `most`.
   std::vector<JsonValue> elements(size_t least, size_t most) const;
+  /// The number of the array's elements, of which there must be `least` to `most`.
+  size_t count(size_t least, size_t most) const;
   /// An array of whole numbers, each from `low` to `high`, `count` of them.
   std::vector<int32_t> whole_numbers(size_t count, int32_t low, int32_t high) const;
 

@@ -144,7 +144,7 @@ class Fleet {
       : source_(source),
         options_(options),
         recorder_(options.after_engine),
-        log_(options.series_points, options.events),
+        log_(options.series_points, options.events, options.measured),
         broken_(options.giving_up),
         disaggregated_(!options.decode_pool.replicas.empty()),
         pool_(options.pool, recorder_, log_, 0, options.seed, disaggregated_),
@@ -168,8 +168,7 @@ class Fleet {
       if (decode_pool_.next_review() <= now_) decode_pool_.review(now_);
       deliver();
       arrivals();
-      const Seconds until =
-          std::min(next_entry(), deliveries_.empty() ? kNever : deliveries_.top().at);
+      const Seconds until = quiet_until();
       for (Replica* replica : replicas_) replica->start_steps(now_, until);
     }
     return result();
@@ -187,6 +186,18 @@ class Fleet {
     if (!deliveries_.empty()) next = std::min(next, deliveries_.top().at);
     for (const Replica* replica : replicas_) next = std::min(next, replica->next_event());
     return next;
+  }
+
+  /// Each engine gets a share of the requests that come: until its own, at the pace so far. Of runs
+  /// that are measured step times are sampled as they are asked for, so that nothing is asked there
+  /// that the next request may make void.
+  Seconds quiet_until() const {
+    const Seconds entry = next_entry();
+    if (disaggregated_ || options_.measured)
+      return std::min(entry, deliveries_.empty() ? kNever : deliveries_.top().at);
+    const auto others = static_cast<double>(replicas_.size() - 1);
+    const auto entered = static_cast<double>(recorder_.records().size());
+    return entered > 0 ? entry + (now_ - first_entry_) * (others / entered) : entry;
   }
 
   void end_steps(size_t index) {
@@ -236,6 +247,7 @@ class Fleet {
   void arrivals() {
     while (next_entry() <= now_) {
       last_entry_ = next_entry();
+      if (recorder_.records().empty()) first_entry_ = last_entry_;
       const Request request = source_.take();
       const uint32_t id = recorder_.arrive(request.arrival, request.prompt, request.output);
       Replica* replica = pool_.route(request, now_);
@@ -264,8 +276,9 @@ class Fleet {
       log_.add(std::move(replica->log()));
     }
     run.steps = log_.steps();
-    run.metrics =
-        measure(recorder_.records(), log_.intervals(), options_.promise, options_.trimming);
+    if (options_.measured)
+      run.metrics =
+          measure(recorder_.records(), log_.intervals(), options_.promise, options_.trimming);
     if (log_.busy().value > 0) run.kv_mean_use = log_.full_seconds() / log_.busy().value;
     run.series = log_.series();
     run.events = log_.events();
@@ -287,6 +300,7 @@ class Fleet {
   uint64_t deliveries_made_ = 0;
   std::vector<EndedSequence> ended_;
   Seconds now_;
+  Seconds first_entry_;
   Seconds last_entry_{-1e300};
   Seconds last_;
   int64_t done_ = 0;

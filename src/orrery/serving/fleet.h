@@ -72,6 +72,7 @@ struct FleetOptions {
   ServiceLevel promise;
   Trimming trimming;
   std::optional<GivingUp> giving_up;
+  bool measured = true;  ///< False: the run's requests are wanted, and no metrics.
   /// Called now and then with the number of requests that have ended; may throw.
   std::function<void(int64_t)> progress;
 };

@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "orrery/base/random_stream.h"
+#include "orrery/serving/load.h"
 #include "orrery/serving/router.h"
 #include "orrery/serving/serving_for_test.h"
 #include "orrery/serving/traffic/adapters.h"
@@ -148,14 +149,21 @@ ServingRun run(const Scenario& s, bool step_by_step) {
   return run_fleet(*source, options);
 }
 
-/// All that a run says, to the last bit.
-std::string written(const ServingRun& run) {
+/// What became of each request, to the last bit.
+std::string requests_of(const ServingRun& run) {
   std::ostringstream out;
   out << std::hexfloat;
   for (const RequestRecord& r : run.requests)
     out << r.arrival.value << ' ' << r.scheduled.value << ' ' << r.first_token.value << ' '
         << r.end.value << ' ' << r.prompt << ' ' << r.output << ' ' << r.cached << ' '
         << r.preemptions << ' ' << int{r.replica} << ' ' << static_cast<int>(r.state) << '\n';
+  return out.str();
+}
+
+/// All that a run says, to the last bit.
+std::string written(const ServingRun& run) {
+  std::ostringstream out;
+  out << std::hexfloat << requests_of(run);
   const ServingMetrics& m = run.metrics;
   out << m.itl_mean.value << ' ' << m.itl_p99.value << ' ' << m.tpot.p99.low << ' ' << run.steps
       << ' ' << run.kv_peak_blocks << ' ' << run.kv_mean_use << ' ' << run.replica_seconds << '\n';
@@ -226,6 +234,35 @@ TEST_P(EveryScheduler, GivesTheSameBytesAgainAndStepByStep) {
     const std::string once = written(run(s, false));
     EXPECT_TRUE(once == written(run(s, false)));
     EXPECT_TRUE(once == written(run(s, true)));
+  }
+}
+
+/// Of a run that is not measured steps are planned further ahead, past requests of other engines.
+TEST_P(EveryScheduler, GivesTheSameRequestsWhereTheyAloneAreWanted) {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(seed);
+    Scenario s = scenario(GetParam(), seed);
+    s.options.front_end = Seconds(seed % 2 == 0 ? 0.01 : 0);
+    const Promise promise = {{Seconds(0.5), Seconds(0.05), Seconds(0)}, 0.9};
+    const ServingRun measured = run(s, false);
+    s.options.measured = false;
+    const ServingRun bare = run(s, false);
+    EXPECT_TRUE(requests_of(measured) == requests_of(bare));
+    EXPECT_EQ(measured.steps, bare.steps);
+    EXPECT_EQ(measured.kv_peak_blocks, bare.kv_peak_blocks);
+    // It gives up where the other does, and only where the promise is broken.
+    s.options.giving_up = giving_up(promise, static_cast<int64_t>(bare.requests.size()), 0.2);
+    const ServingRun cut = run(s, false);
+    s.options.measured = true;
+    EXPECT_EQ(cut.gave_up, run(s, false).gave_up);
+    if (cut.gave_up) {
+      EXPECT_FALSE(load_point(1, bare.requests, promise, 0.2).kept());
+    }
+    if (s.traffic > 1) continue;
+    if (late_before_engines(*traffic(s), s.options.before_engine, s.options.front_end,
+                            *s.options.giving_up)) {
+      EXPECT_TRUE(cut.gave_up);
+    }
   }
 }
 

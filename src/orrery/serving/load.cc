@@ -88,6 +88,20 @@ GivingUp giving_up(const Promise& promise, int64_t count, double warm_up) {
   return limit;
 }
 
+bool late_before_engines(RequestSource& source, Seconds before_engine, Seconds front_end,
+                         const GivingUp& limit) {
+  if (limit.level.ttft.value <= 0) return false;
+  Seconds entry(-kNever.value);
+  size_t late = 0;
+  for (size_t number = 0; source.next_arrival() != kNever; ++number) {
+    entry = std::max(source.next_arrival() + before_engine, entry + front_end);
+    const Request request = source.take();
+    if (number < limit.first || !(request.arrival + limit.level.ttft < entry)) continue;
+    if (++late > limit.tolerated) return true;
+  }
+  return false;
+}
+
 LoadBracket highest_load(const std::function<LoadPoint(double)>& trial, const LoadSearch& search) {
   LoadBracket bracket;
   const auto valid = [&](double load) {

@@ -39,6 +39,27 @@ TEST(Load, QuantilesAndTightestTerm) {
   EXPECT_FALSE(broken.kept());
 }
 
+TEST(Load, RequestsAreLateBeforeTheEngines) {
+  // Every 0.1 s one comes (a metronome) and every 0.2 s one gets through: request i, from 0, waits
+  // i · 0.1 s, so that of 50 those from number 21 on wait more than 2 s.
+  const auto late = [](Seconds front_end, const GivingUp& limit) {
+    LengthLaw one;
+    one.mean = 1;
+    ArrivalProcess process;
+    process.rate = 10;
+    process.variation = 0;
+    return late_before_engines(*make_arrivals(process, 50, {one, one}, 1), Seconds(0.05), front_end,
+                               limit);
+  };
+  const ServiceLevel level = {Seconds(2.06), Seconds(0), Seconds(0)};
+  EXPECT_TRUE(late(Seconds(0.2), {level, 0, 28}));
+  EXPECT_FALSE(late(Seconds(0.2), {level, 0, 29}));
+  EXPECT_TRUE(late(Seconds(0.2), {level, 30, 19}));
+  EXPECT_FALSE(late(Seconds(0.2), {level, 30, 20}));
+  EXPECT_FALSE(late(Seconds(0.1), {level, 0, 0}));
+  EXPECT_FALSE(late(Seconds(0.2), {{Seconds(0), Seconds(1), Seconds(1)}, 0, 0}));
+}
+
 TEST(Load, WhoWarmsUpDoesNotCount) {
   const std::vector<RequestRecord> records = {record(0, 99, 99, 1), record(50, 51, 51, 1),
                                               record(100, 101, 101, 1), record(150, 151, 151, 1)};

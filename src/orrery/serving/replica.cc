@@ -282,7 +282,7 @@ HostUse& HostUse::operator+=(const HostUse& other) {
   return *this;
 }
 
-void Replica::start_steps(Seconds now, Seconds known_until) {
+void Replica::start_steps(Seconds now, Seconds quiet_until) {
   if (!may_start_ || flights_.size() >= stages_ || stage_free_.front() > now) return;
   if (unused_flights_.empty()) {
     unused_flights_.emplace_back();
@@ -319,7 +319,7 @@ void Replica::start_steps(Seconds now, Seconds known_until) {
   }
   flight.ends.assign(1, end);
   flight.used.assign(1, used_now());
-  if (alike(flight)) plan_more(flight, known_until);
+  if (alike(flight)) plan_more(flight, quiet_until);
 }
 
 bool Replica::schedule_ranks(Seconds now) {
@@ -392,21 +392,21 @@ int64_t Replica::plan_rank(EngineRank& rank, const std::vector<BatchItem>& batch
   return horizon;
 }
 
-void Replica::plan_more(Flight& flight, Seconds known_until) {
+void Replica::plan_more(Flight& flight, Seconds quiet_until) {
   int64_t horizon = kLongestPlan - 1;
   for (size_t r = 0; r < ranks_.size(); ++r) {
     horizon = std::min({horizon, plan_rank(*ranks_[r], flight.batches[r], stretches_[r]),
                         policies_[r]->alike_steps(*ranks_[r])});
     stretches_[r].shape = shapes_[r];
     if (!ranks_[r]->fetches.empty())
-      known_until = std::min(known_until, ranks_[r]->fetches.front().end);
+      quiet_until = std::min(quiet_until, ranks_[r]->fetches.front().end);
   }
   if (!arrivals_.empty()) horizon = std::min(horizon, poll_steps() - since_poll_ - 1);
   int64_t used = flight.used.front();
   size_t phase = 0;
   for (int64_t step = 1; step <= horizon; ++step) {
     const Seconds begin = flight.ends.back();
-    if (begin >= known_until) break;
+    if (begin >= quiet_until) break;
     bool room = true;
     for (const Stretch& stretch : stretches_) room = room && stretch.growth[phase] <= stretch.free;
     if (!room) break;
@@ -512,7 +512,7 @@ void Replica::end_flight(Flight& flight, std::vector<EndedSequence>& ended) {
       if (!ended[i].handed_over) sequences_.remove(ended[i].slot);
   }
   if (on_time > 0) log_.between_tokens(flight.ends.front() - flight.begin, on_time);
-  for (size_t step = 1; step < flight.ends.size(); ++step)
+  for (size_t step = 1; log_.kept() && step < flight.ends.size(); ++step)
     log_.between_tokens(flight.ends[step] - flight.ends[step - 1], flight.decodes);
 }
 

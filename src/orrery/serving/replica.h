@@ -90,8 +90,9 @@ class Replica {
   Seconds next_event() const;
   /// Ends the steps that are over.
   void end_steps(Seconds now, std::vector<EndedSequence>& ended);
-  /// Starts what can be started. Nothing will arrive before `known_until`, as far as is known.
-  void start_steps(Seconds now, Seconds known_until);
+  /// Starts what can be started. Nothing is likely to arrive before `quiet_until`, up to which
+  /// steps are planned: what becomes of requests does not depend on it.
+  void start_steps(Seconds now, Seconds quiet_until);
   /// Gives back the blocks of a sequence handed over.
   void release(uint32_t slot);
 
@@ -150,7 +151,7 @@ class Replica {
   Seconds load_adapters(Seconds now);
   size_t fetching() const;
   bool alike(const Flight& flight) const;
-  void plan_more(Flight& flight, Seconds known_until);
+  void plan_more(Flight& flight, Seconds quiet_until);
   /// Steps for which the stretch's increments hold.
   int64_t plan_rank(EngineRank& rank, const std::vector<BatchItem>& batch, Stretch& stretch);
   void cut_plan(Seconds now);

@@ -62,6 +62,7 @@ void StepLog::Bin::add(const Bin& other) {
 
 void StepLog::step(const ServingEvent& step, int64_t used_blocks, int64_t blocks, size_t waiting) {
   ++steps_;
+  if (!kept_) return;
   const Seconds length = step.end - step.begin;
   busy_ += length;
   full_seconds_ += static_cast<double>(used_blocks) / static_cast<double>(blocks) * length.value;

@@ -48,13 +48,18 @@ struct ServingEvent {
 /// Takes down what an engine does.
 class StepLog {
  public:
-  /// At most so many points of its course and events, the first ones.
-  StepLog(size_t series_points, size_t events)
-      : most_points_(series_points), most_events_(events) {}
+  /// At most so many points of its course and events, the first ones. One that is not `kept` takes
+  /// nothing down but the number of steps.
+  StepLog(size_t series_points, size_t events, bool kept = true)
+      : most_points_(series_points), most_events_(events), kept_(kept) {}
+
+  bool kept() const { return kept_; }
 
   /// A step with the blocks in use, of all those there are, and the requests that wait.
   void step(const ServingEvent& step, int64_t used_blocks, int64_t blocks, size_t waiting);
-  void between_tokens(Seconds interval, int64_t count) { intervals_.add(interval, count); }
+  void between_tokens(Seconds interval, int64_t count) {
+    if (kept_) intervals_.add(interval, count);
+  }
   void transfer(const ServingEvent& event) {
     if (events_.size() < most_events_) events_.push_back(event);
   }
@@ -85,6 +90,7 @@ class StepLog {
 
   size_t most_points_;
   size_t most_events_;
+  bool kept_;
   DurationHistogram intervals_;
   std::vector<Bin> bins_;
   double bin_width_ = 1e-3;

@@ -54,7 +54,7 @@ void KnownEngines::add(const DeviceKind& kind, const std::vector<ServingLayout>&
   const size_t before = engines_.size();
   for (const ServingLayout& layout : layouts)
     engines_.push_back({kind.engine.device, layout, {}, {}, {}, {}});
-  for_each_task(layouts.size(), threads_, [&](size_t i, size_t) {
+  share_tasks(layouts.size(), threads_, [&](size_t i) {
     KnownEngine& e = engines_[before + i];
     try {
       EngineRequest wanted = kind.engine;
@@ -63,7 +63,9 @@ void KnownEngines::add(const DeviceKind& kind, const std::vector<ServingLayout>&
         throw_infeasible(fmt::format("it needs {} devices", e.layout.devices()));
       e.engine = session_.serving_engine(wanted);
       const Arrangement alone = {{{"engines", e.device, e.layout, 1, wanted.max_batched_tokens}}};
-      const ServingRun run = run_pools(serving(alone, load_.trickle()), pools(alone));
+      const std::vector<EnginePool> one = pools(alone);
+      const ServingRun run =
+          run_pools(serving(alone, load_.trickle()), one, times_of(one), RunDetail::kRequests);
       e.trickle = load_point(kTrickle, run.requests, request_.promise, 0);
       if (!std::isfinite(e.trickle.ttft.value))
         throw_infeasible(

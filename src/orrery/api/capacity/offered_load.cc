@@ -93,6 +93,10 @@ int64_t OfferedLoad::requests_of(const TrafficRequest& traffic) const {
   return unit_ == LoadUnit::kConversations ? 0 : traffic.count;
 }
 
+double OfferedLoad::rate_of(const TrafficRequest& traffic) const {
+  return unit_ == LoadUnit::kTableSpeed ? traffic.speed * table_rate_ : traffic.rate;
+}
+
 double OfferedLoad::equal_to(double rate, double under_way) const {
   switch (unit_) {
     case LoadUnit::kUsers:

@@ -38,6 +38,8 @@ class OfferedLoad {
   TrafficRequest at(double load, const Effort& effort) const;
   /// Requests of a run of `traffic`; 0: not known before.
   int64_t requests_of(const TrafficRequest& traffic) const;
+  /// Requests that come in a second, unless they wait for each other.
+  double rate_of(const TrafficRequest& traffic) const;
   /// The load at which so many requests come in a second, so many of them at one time under way.
   double equal_to(double rate, double under_way) const;
   LoadSearch search(double start, const Effort& effort) const;

@@ -62,7 +62,7 @@ void CapacitySearch::sort(std::vector<Option>& options) const {
 std::vector<Option> CapacitySearch::tried(const std::vector<Option>& all, Aim aim,
                                           const Effort& effort) const {
   std::vector<std::optional<Option>> results(all.size());
-  for_each_task(all.size(), threads_, [&](size_t i, size_t) {
+  share_tasks(all.size(), threads_, [&](size_t i) {
     try {
       results[i] = aim == Aim::kMostLoad ? trials_.most_load(all[i], effort)
                                          : trials_.fewest_copies(all[i], effort);
@@ -174,10 +174,9 @@ std::vector<Option> CapacitySearch::frontier(const std::vector<Option>& found) c
           (options.empty() || option.copies > options.back().copies))
         options.push_back(option);
     }
-    for_each_task(options.size(), threads_, [&](size_t i, size_t) {
-      const Arrangement arrangement = options[i].arrangement();
-      options[i].kept =
-          trials_.at(arrangement, engines_.pools(arrangement), load_.asked(), kThorough);
+    share_tasks(options.size(), threads_, [&](size_t i) {
+      const Fielded engines = trials_.field(options[i].arrangement());
+      options[i].kept = trials_.at(engines, load_.asked(), kThorough);
       options[i].broken.reset();
     });
     options.insert(options.begin(), best);

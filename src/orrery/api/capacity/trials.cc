@@ -1,7 +1,11 @@
 #include "orrery/api/capacity/trials.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <utility>
+
+#include "orrery/api/traffic.h"
 
 namespace orrery {
 namespace {
@@ -9,39 +13,71 @@ namespace {
 /// Of what step times allow, the share that a promise to nearly everybody usually leaves.
 constexpr double kUsualShare = 0.85;
 
+/// The same, but without what users see where the promise is broken.
+Effort until_broken(Effort effort) {
+  effort.to_the_end = false;
+  return effort;
+}
+
+bool gave_up(const LoadPoint& point) { return !std::isfinite(point.strain); }
+
 }  // namespace
 
-LoadPoint Trials::at(const Arrangement& arrangement, const std::vector<EnginePool>& pools,
-                     double load, const Effort& effort) const {
+Fielded::Fielded(const KnownEngines& engines, Arrangement arrangement,
+                 const std::vector<double>& factors)
+    : arrangement_(std::move(arrangement)), pools_(engines.pools(arrangement_)) {
+  scaled_.reserve(factors.size());
+  for (size_t i = 0; i < factors.size(); ++i)
+    scaled_.emplace_back(*pools_[i].engine.times, factors[i]);
+}
+
+std::vector<const StepTimes*> Fielded::times() const {
+  if (scaled_.empty()) return times_of(pools_);
+  std::vector<const StepTimes*> times;
+  for (const ScaledTimes& scaled : scaled_) times.push_back(&scaled);
+  return times;
+}
+
+bool Trials::late_already(const TrafficRequest& traffic, const EngineCosts& costs,
+                          const GivingUp& limit) const {
+  if (load_.unit() == LoadUnit::kUsers || load_.unit() == LoadUnit::kConversations) return false;
+  // A queue before the engines grows only where more come than get through.
+  if (load_.rate_of(traffic) * costs.front_end.value <= 1) return false;
+  return late_before_engines(*make_traffic(traffic), costs.before, costs.front_end, limit);
+}
+
+LoadPoint Trials::at(const Fielded& engines, double load, const Effort& effort) const {
   const TrafficRequest traffic = load_.at(load, effort);
-  ServingRequest serving = engines_.serving(arrangement, traffic);
+  ServingRequest serving = engines_.serving(engines.arrangement(), traffic);
   const int64_t count = load_.requests_of(traffic);
   if (!effort.to_the_end && count > 0) serving.giving_up = giving_up(promise_, count, kWarmUp);
-  const ServingRun run = run_pools(serving, pools);
   LoadPoint point;
-  if (run.gave_up) {
-    point.load = load;
-    point.ttft = point.tpot = point.e2e = kNever;
-    point.strain = std::numeric_limits<double>::infinity();
-  } else {
-    point = load_point(load, run.requests, promise_, kWarmUp);
+  point.load = load;
+  point.ttft = point.tpot = point.e2e = kNever;
+  point.strain = std::numeric_limits<double>::infinity();
+  if (!serving.giving_up || !late_already(traffic, engines.costs(), *serving.giving_up)) {
+    const ServingRun run =
+        run_pools(serving, engines.pools(), engines.times(), RunDetail::kRequests);
+    if (!run.gave_up) point = load_point(load, run.requests, promise_, kWarmUp);
   }
   if (load_.unit() == LoadUnit::kRequests) point.rate = load;
   return point;
 }
 
-LoadBracket Trials::highest(const Arrangement& arrangement, double start,
-                            const Effort& effort) const {
-  const std::vector<EnginePool> pools = engines_.pools(arrangement);
-  return highest_load([&](double load) { return at(arrangement, pools, load, effort); },
-                      load_.search(start, effort));
+LoadBracket Trials::highest(const Fielded& engines, double start, const Effort& effort) const {
+  LoadBracket bracket =
+      highest_load([&](double load) { return at(engines, load, until_broken(effort)); },
+                   load_.search(start, effort));
+  if (effort.to_the_end && bracket.broken && gave_up(*bracket.broken))
+    bracket.broken = at(engines, bracket.broken->load, effort);
+  return bracket;
 }
 
 std::optional<Option> Trials::most_load(const Option& option, const Effort& effort) const {
   Option found = option;
   const double start =
       option.kept.load > 0 ? option.kept.load : kUsualShare * option.allowed(load_);
-  const LoadBracket bracket = highest(option.arrangement(), start, effort);
+  const LoadBracket bracket = highest(field(option.arrangement()), start, effort);
   if (!bracket.kept) return std::nullopt;
   found.kept = *bracket.kept;
   found.broken = bracket.broken;
@@ -55,8 +91,7 @@ std::optional<Option> Trials::fewest_copies(const Option& option, const Effort& 
   int breaks = 0, keeps = most + 1, step = 1;
   while (keeps - breaks > 1) {
     found.copies = std::clamp(found.copies, breaks + 1, keeps - 1);
-    const Arrangement arrangement = found.arrangement();
-    const LoadPoint point = at(arrangement, engines_.pools(arrangement), load_.asked(), effort);
+    const LoadPoint point = at(field(found.arrangement()), load_.asked(), until_broken(effort));
     (point.kept() ? kept : broken) = point;
     (point.kept() ? keeps : breaks) = found.copies;
     if (kept && broken) {
@@ -67,6 +102,10 @@ std::optional<Option> Trials::fewest_copies(const Option& option, const Effort& 
     }
   }
   if (!kept) return std::nullopt;
+  if (effort.to_the_end && broken && gave_up(*broken)) {
+    found.copies = breaks;
+    broken = at(field(found.arrangement()), load_.asked(), effort);
+  }
   found.copies = keeps;
   found.kept = *kept;
   found.broken = broken;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "orrery/base/units.h"
+#include "orrery/serving/engine/engine_work.h"
 
 namespace orrery {
 
@@ -19,13 +20,12 @@ struct EngineCosts {
   // The device, for each step:
   Seconds gap;  ///< Between one step's last kernel and the next one's first.
   // Around a request:
-  Seconds before;               ///< From its arrival to the queue: API, tokeniser.
-  Seconds front_end;            ///< … of which so much for one request after the other.
-  Seconds after;                ///< From a token's step to the user.
-  double kernels = 1;           ///< Times of its kernels over those of the fits.
-  int64_t captured = 512;       ///< Tokens up to which a step is replayed as a graph.
-  bool gathers_experts = true;  ///< As EngineHabits.
-  bool counts_ends = true;      ///< Whether embedding, last layer and sampling are part of a step.
+  Seconds before;      ///< From its arrival to the queue: API, tokeniser.
+  Seconds front_end;   ///< … of which so much for one request after the other.
+  Seconds after;       ///< From a token's step to the user.
+  double kernels = 1;  ///< Times of its kernels over those of the fits.
+  EngineHabits habits;
+  bool counts_ends = true;  ///< Whether embedding, last layer and sampling are part of a step.
   bool custom_all_reduce = true;  ///< One- and two-shot kernels for small sums.
   int64_t batched_tokens = 0;     ///< Of a step at most, unless told otherwise, …
   int64_t sequences = 0;          ///< … and sequences at one time; …

@@ -54,6 +54,8 @@ EngineTimes::EngineTimes(EngineWork work, const ServingLayout& layout, const Eng
                          std::shared_ptr<const CollectivePredictor> collectives,
                          double hidden_bytes, std::shared_ptr<const StepProfile> profile)
     : work_(std::move(work)),
+      has_experts_(work_.has_experts()),
+      window_(work_.window()),
       costs_(costs),
       pipeline_(layout.pipeline),
       kernels_(std::move(kernels)),
@@ -61,8 +63,8 @@ EngineTimes::EngineTimes(EngineWork work, const ServingLayout& layout, const Eng
       profile_(std::move(profile)),
       hidden_bytes_(hidden_bytes) {
   const SizeGrid none = {0};
-  SizeGrid steps = step_grid(costs_.captured, kMostTokens);
-  if (profile_) add_sizes(steps, costs_.captured, profile_->sizes());
+  SizeGrid steps = step_grid(costs_.habits.captured, kMostTokens);
+  if (profile_) add_sizes(steps, costs_.habits.captured, profile_->sizes());
   const SizeGrid lengths = geometric_grid(16, kLongest);
   SizeGrid contexts = lengths;
   contexts.insert(contexts.begin(), 0);
@@ -70,10 +72,10 @@ EngineTimes::EngineTimes(EngineWork work, const ServingLayout& layout, const Eng
     return std::make_unique<SizeTable>(steps, second, padded, std::move(function));
   };
   const auto sum = [](const Cost& c) { return (c.kernels + c.traffic).value; };
-  tokens_ = table(none, costs_.captured, [this, sum](int64_t t, int64_t) {
+  tokens_ = table(none, costs_.habits.captured, [this, sum](int64_t t, int64_t) {
     return sum(cost(token_pass(t), &StepProfile::tokens, t));
   });
-  experts_ = table(none, costs_.captured, [this, sum](int64_t t, int64_t) {
+  experts_ = table(none, costs_.habits.captured, [this, sum](int64_t t, int64_t) {
     return sum(cost(work_.experts(t), &StepProfile::experts, t));
   });
   head_ = table(none, 0, [this, sum](int64_t n, int64_t) {
@@ -93,7 +95,7 @@ EngineTimes::EngineTimes(EngineWork work, const ServingLayout& layout, const Eng
   prompt_together_ = prompts(kTogether);
   SizeGrid adapters = {1};
   while (adapters.back() < kMostAdapters) adapters.push_back(2 * adapters.back());
-  adapters_ = table(adapters, costs_.captured,
+  adapters_ = table(adapters, costs_.habits.captured,
                     [this](int64_t t, int64_t a) { return seconds(work_.adapters(t, a)); });
   handover_ = table(none, 0, [this, group = layout.stage_devices()](int64_t t, int64_t) {
     if (pipeline_ == 1 || collectives_ == nullptr) return 0.0;
@@ -191,13 +193,13 @@ double EngineTimes::attention(const StepShape& shape) const {
     // Verifying guesses reads the cache once for all of a sequence's tokens.
     sum += std::max(next_->at(shape.decodes, static_cast<double>(shape.decode_context) / n),
                     next_->at(1, static_cast<double>(shape.longest_decode)));
-    if (work_.window() > 0)
+    if (window_ > 0)
       sum += next_windowed_->at(shape.decodes, static_cast<double>(shape.windowed_context) / n);
   }
   return sum;
 }
 
-StepTime EngineTimes::of(const StepShape& shape) const {
+StepTime EngineTimes::of(const StepShape& shape, double scale) const {
   int64_t tokens = shape.decodes * shape.tokens_per_decode;
   int64_t rows = tokens;
   for (const PrefillChunk& chunk : shape.prefills) {
@@ -208,7 +210,7 @@ StepTime EngineTimes::of(const StepShape& shape) const {
   double sum = attention(shape);
   if (tokens > 0) {
     sum += tokens_->at(tokens);
-    if (work_.has_experts()) sum += experts_->at(std::max(tokens, shape.group_tokens));
+    if (has_experts_) sum += experts_->at(std::max(tokens, shape.group_tokens));
     if (pipeline_ > 1) sum += handover_->at(tokens);
     if (shape.adapters > 0) sum += adapters_->at(tokens, static_cast<double>(shape.adapters));
   } else if (shape.group_tokens > 0) {
@@ -217,8 +219,8 @@ StepTime EngineTimes::of(const StepShape& shape) const {
   }
   if (rows > 0 && costs_.counts_ends) sum += head_->at(rows);
   StepTime time;
-  if (tokens > costs_.captured || !shape.prefills.empty()) time.launch = launch_;
-  time.device = std::max(Seconds(sum * scale_), time.launch) + costs_.gap;
+  if (tokens > costs_.habits.captured || !shape.prefills.empty()) time.launch = launch_;
+  time.device = std::max(Seconds(sum * scale), time.launch) + costs_.gap;
   const auto sequences =
       static_cast<double>(shape.decodes) + static_cast<double>(shape.prefills.size());
   time.host = costs_.step + costs_.sequence * sequences;
@@ -253,7 +255,7 @@ StepCauses EngineTimes::detail(const StepShape& shape) const {
   if (tokens > 0 && shape.adapters > 0)
     add_cost(StepPart::kAdapters, cost(work_.adapters(tokens, shape.adapters)), 1);
   const int64_t group = std::max(tokens, shape.group_tokens);
-  if (work_.has_experts() && group > 0)
+  if (has_experts_ && group > 0)
     add_cost(StepPart::kExperts, cost(work_.experts(group), &StepProfile::experts, group), 1);
   if (rows > 0 && costs_.counts_ends)
     add_cost(StepPart::kHead, cost(work_.head(rows), &StepProfile::head, rows), 1);
@@ -262,7 +264,7 @@ StepCauses EngineTimes::detail(const StepShape& shape) const {
         work_.decode(false, shape.decodes,
                      std::max<int64_t>(1, shape.decode_context / shape.decodes)),
         1);
-    if (work_.window() > 0)
+    if (window_ > 0)
       add(StepPart::kNext,
           work_.decode(true, shape.decodes,
                        std::max<int64_t>(1, shape.windowed_context / shape.decodes)),
@@ -276,7 +278,7 @@ StepCauses EngineTimes::detail(const StepShape& shape) const {
     add_cost(StepPart::kNext, c, 1);
   }
   causes.parts[static_cast<size_t>(StepPart::kGap)] = costs_.gap;
-  const double shared = work_.has_experts() ? costs_.spread_experts : costs_.spread;
+  const double shared = has_experts_ ? costs_.spread_experts : costs_.spread;
   causes.spread = std::hypot(all > 0 ? error / all : 0, shared);
   return causes;
 }

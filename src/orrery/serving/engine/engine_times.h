@@ -46,9 +46,9 @@ class SizeTable;
 ///
 /// each with the collectives it needs, where prompts = max(longest alone, Σ each as one of eight)
 /// and next by the number of sequences and their mean length, at least that of the longest alone.
-/// Steps of up to EngineCosts::captured tokens run as graphs made for the next larger size; between
-/// points of the grids, times are interpolated. Of larger steps, and of those with prompts, the
-/// host launches kernel by kernel, and the device waits for it where that takes longer. With a
+/// Steps of up to EngineHabits::captured tokens run as graphs made for the next larger size;
+/// between points of the grids, times are interpolated. Of larger steps, and of those with prompts,
+/// the host launches kernel by kernel, and the device waits for it where that takes longer. With a
 /// profile, measured times take the place of the kernels'. After the first question at a point an
 /// answer takes some tens of nanoseconds.
 class EngineTimes final : public StepTimes {
@@ -59,16 +59,16 @@ class EngineTimes final : public StepTimes {
               std::shared_ptr<const StepProfile> profile = nullptr);
   ~EngineTimes() override;
 
-  StepTime of(const StepShape& shape) const override;
-  int64_t window() const override { return work_.window(); }
+  StepTime of(const StepShape& shape) const override { return of(shape, 1); }
+  /// With the kernels' times multiplied: to follow an error that all steps share.
+  StepTime of(const StepShape& shape, double scale) const;
+  int64_t window() const override { return window_; }
   int pipeline() const override { return pipeline_; }
 
   /// With its causes, energy and error.
   StepCauses detail(const StepShape& shape) const;
   const EngineWork& work() const { return work_; }
   const EngineCosts& costs() const { return costs_; }
-  /// All times multiplied: to follow an error that all steps share.
-  void scale(double factor) { scale_ = factor; }
 
  private:
   struct Cost {
@@ -86,6 +86,8 @@ class EngineTimes final : public StepTimes {
   double attention(const StepShape& shape) const;
 
   EngineWork work_;
+  bool has_experts_;
+  int64_t window_;
   EngineCosts costs_;
   int pipeline_;
   std::shared_ptr<const Predictor> kernels_;
@@ -93,9 +95,22 @@ class EngineTimes final : public StepTimes {
   std::shared_ptr<const StepProfile> profile_;
   double hidden_bytes_;  ///< Of one token's vector, that stages hand on.
   Seconds launch_;       ///< Of all kernels of a step, one by one.
-  double scale_ = 1;
   std::unique_ptr<SizeTable> tokens_, experts_, head_, prompt_alone_, prompt_together_, next_,
       next_windowed_, handover_, adapters_;
+};
+
+/// An engine's times, all longer or shorter by a factor.
+class ScaledTimes final : public StepTimes {
+ public:
+  /// `times` outlives it.
+  ScaledTimes(const EngineTimes& times, double factor) : times_(times), factor_(factor) {}
+  StepTime of(const StepShape& shape) const override { return times_.of(shape, factor_); }
+  int64_t window() const override { return times_.window(); }
+  int pipeline() const override { return times_.pipeline(); }
+
+ private:
+  const EngineTimes& times_;
+  double factor_;
 };
 
 }  // namespace orrery

@@ -55,10 +55,14 @@ struct EnginePass {
 struct EngineHabits {
   bool gathers_experts = true;  ///< Data-parallel ranks gather all tokens for the experts and
                                 ///< scatter the sums; false: tokens travel to their experts only.
-  double routing_skew = 0;      ///< Tokens of expert i as (i+1)^-skew.
-  /// Tokens up to which a step is a graph: block-scaled products of more are timed with their
-  /// host's part (model/vllm).
-  int64_t captured_tokens = 512;
+  /// Tokens up to which a step is replayed as a graph: block-scaled products of more are timed with
+  /// their host's part (model/vllm).
+  int64_t captured = 512;
+};
+
+/// What requests ask of a model.
+struct ModelUse {
+  double routing_skew = 0;   ///< Tokens of expert i as (i+1)^-skew.
   int64_t adapter_rank = 0;  ///< Of LoRA adapters; 0: there are none.
 };
 
@@ -83,7 +87,8 @@ struct EngineHabits {
 class EngineWork {
  public:
   EngineWork(const TransformerDescription& model, const ServingLayout& layout,
-             const ServingPrecision& precision, const EngineHabits& habits);
+             const ServingPrecision& precision, const EngineHabits& habits,
+             const ModelUse& use = {});
   ~EngineWork();
   EngineWork(EngineWork&&) noexcept;
   EngineWork& operator=(EngineWork&&) noexcept;

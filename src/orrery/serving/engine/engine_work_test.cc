@@ -125,13 +125,13 @@ TEST(EngineWork, TakesTokensToTheirExperts) {
 // for all its linear layers.
 TEST(EngineWork, AddsAdaptersToLinearLayers) {
   const TransformerDescription model = load_language_model("llama3-8b");
-  const EngineWork whole(model, {}, {}, {.adapter_rank = 16});
+  const EngineWork whole(model, {}, {}, {}, {.adapter_rank = 16});
   const double sizes = (3 * 4096 + 6144) + (4096 + 4096) + (2 * 4096 + 28672) + (14336 + 4096);
   EXPECT_DOUBLE_EQ(sizes * 16 * 32, 41943040);
   EXPECT_DOUBLE_EQ(whole.adapter_bytes(), 2 * 41943040.0);
   // Of two ranks each has all of A before split columns, and all of B after split rows.
   const double half = (3 * 4096 + 3072) + (2048 + 4096) + (2 * 4096 + 14336) + (7168 + 4096);
-  EXPECT_DOUBLE_EQ(EngineWork(model, {.tensor = 2}, {}, {.adapter_rank = 16}).adapter_bytes(),
+  EXPECT_DOUBLE_EQ(EngineWork(model, {.tensor = 2}, {}, {}, {.adapter_rank = 16}).adapter_bytes(),
                    half * 16 * 32 * 2);
   EXPECT_EQ(work_of("llama3-8b").adapter_bytes(), 0);
   EXPECT_TRUE(work_of("llama3-8b").adapters(8, 2).launches.empty());

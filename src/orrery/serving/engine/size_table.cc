@@ -1,6 +1,7 @@
 #include "orrery/serving/engine/size_table.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -13,6 +14,15 @@ constexpr int64_t kQuick = 8192;
 void continue_grid(SizeGrid& grid, int64_t last) {
   const auto from = static_cast<double>(grid.back());
   for (int i = 1; grid.back() < last; ++i) grid.push_back(std::llround(from * std::exp2(i / 2.0)));
+}
+
+/// A positive double's exponent and the first two bits behind its point.
+uint64_t quarter_octave(double x) { return std::bit_cast<uint64_t>(x) >> 50; }
+double least_of(uint64_t quarter) { return std::bit_cast<double>(quarter << 50); }
+
+/// Past the last point the last line goes on.
+double share_of(const SizeGrid& grid, size_t low, double x) {
+  return (x - static_cast<double>(grid[low])) / static_cast<double>(grid[low + 1] - grid[low]);
 }
 
 }  // namespace
@@ -50,38 +60,39 @@ SizeTable::SizeTable(SizeGrid first, SizeGrid second, int64_t padded, Function f
     while (at + 1U < first_.size() && first_[at + 1U] <= static_cast<int64_t>(x)) ++at;
     quick_[x] = at;
   }
+  // 0 has no octave: from the first point above it on.
+  const SizeGrid& grid = second_;
+  if (grid.size() == 1) return;
+  first_octave_ = quarter_octave(std::max(1.0, static_cast<double>(grid.front())));
+  const uint64_t last = quarter_octave(std::max(1.0, static_cast<double>(grid.back())));
+  at = 0;
+  for (uint64_t quarter = first_octave_; quarter <= last; ++quarter) {
+    while (at + 1U < grid.size() && static_cast<double>(grid[at + 1U]) <= least_of(quarter)) ++at;
+    octaves_.push_back(at);
+  }
 }
 
-double SizeTable::cell(size_t i, size_t j) const {
-  std::atomic<double>& kept = cells_[i * second_.size() + j];
-  double value = kept.load(std::memory_order_relaxed);
-  if (std::isnan(value)) {
-    value = function_(first_[i], second_[j]);
-    kept.store(value, std::memory_order_relaxed);
-  }
+double SizeTable::work_out(size_t i, size_t j) const {
+  const double value = function_(first_[i], second_[j]);
+  cells_[i * second_.size() + j].store(value, std::memory_order_relaxed);
   return value;
 }
 
-SizeTable::Place SizeTable::place(const SizeGrid& grid, double x) {
-  if (x <= static_cast<double>(grid.front()) || grid.size() == 1) return {0, 0};
-  const auto after = std::upper_bound(grid.begin(), grid.end(), x, [](double value, int64_t point) {
-    return value < static_cast<double>(point);
-  });
-  const auto low = std::min(static_cast<size_t>(after - grid.begin()) - 1, grid.size() - 2);
-  // Past the last point the last line goes on.
-  return {low,
-          (x - static_cast<double>(grid[low])) / static_cast<double>(grid[low + 1] - grid[low])};
-}
-
-double SizeTable::along(size_t i, const Place& second) const {
-  const double low = cell(i, second.low);
-  return second.share == 0 ? low : low + second.share * (cell(i, second.low + 1) - low);
+inline SizeTable::Place SizeTable::place(double y) const {
+  if (second_.size() == 1 || y <= static_cast<double>(second_.front())) return {0, 0};
+  const uint64_t quarter = quarter_octave(y);
+  size_t low = 0;
+  if (quarter >= first_octave_)
+    low = octaves_[std::min<size_t>(quarter - first_octave_, octaves_.size() - 1)];
+  while (low + 2 < second_.size() && static_cast<double>(second_[low + 1]) <= y) ++low;
+  low = std::min(low, second_.size() - 2);
+  return {low, share_of(second_, low, y)};
 }
 
 double SizeTable::at(int64_t x) const { return at(x, static_cast<double>(second_.front())); }
 
 double SizeTable::at(int64_t x, double y) const {
-  const Place second = place(second_, y);
+  const Place second = place(y);
   Place first;
   if (static_cast<size_t>(x) < quick_.size()) {
     const size_t low = quick_[static_cast<size_t>(x)];
@@ -89,8 +100,10 @@ double SizeTable::at(int64_t x, double y) const {
     if (x <= padded_) return along(low + 1, second);
     first = {low, static_cast<double>(x - first_[low]) /
                       static_cast<double>(first_[low + 1] - first_[low])};
-  } else {
-    first = place(first_, static_cast<double>(x));
+  } else if (first_.size() > 1 && x > first_.front()) {
+    const auto after = std::ranges::upper_bound(first_, x);
+    first.low = std::min(static_cast<size_t>(after - first_.begin()) - 1, first_.size() - 2);
+    first.share = share_of(first_, first.low, static_cast<double>(x));
   }
   const double low = along(first.low, second);
   return first.share == 0 ? low : low + first.share * (along(first.low + 1, second) - low);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -35,14 +36,26 @@ class SizeTable {
     size_t low = 0;
     double share = 0;  ///< Of the point after `low`.
   };
-  static Place place(const SizeGrid& grid, double x);
-  double cell(size_t i, size_t j) const;
-  double along(size_t i, const Place& second) const;
+  /// Where `y` lies in the second grid.
+  Place place(double y) const;
+  double cell(size_t i, size_t j) const {
+    const double value = cells_[i * second_.size() + j].load(std::memory_order_relaxed);
+    return std::isnan(value) ? work_out(i, j) : value;
+  }
+  double along(size_t i, const Place& second) const {
+    const double low = cell(i, second.low);
+    return second.share == 0 ? low : low + second.share * (cell(i, second.low + 1) - low);
+  }
+  double work_out(size_t i, size_t j) const;
 
   SizeGrid first_, second_;
   int64_t padded_;
   Function function_;
   std::vector<uint16_t> quick_;  ///< Of whole sizes up to a few thousand: the point at or below.
+  /// Of the second grid: the point at or below the least number of each quarter of an octave, from
+  /// that of its first point on.
+  std::vector<uint16_t> octaves_;
+  uint64_t first_octave_ = 0;
   std::unique_ptr<std::atomic<double>[]> cells_;  ///< Not a number: not yet worked out.
 };
 

@@ -36,6 +36,22 @@ TEST(SizeTable, WorksOutEachPointOnceAndDrawsLinesBetween) {
   EXPECT_EQ(table.at(0), 1);
 }
 
+TEST(SizeTable, FindsItsPlaceInTheSecondGrid) {
+  // Through points of y², the line at y lies (y - a)(b - y) above it, between points a and b.
+  for (const SizeGrid& grid : {SizeGrid{0, 1, 3, 100}, geometric_grid(16, 1 << 20),
+                               SizeGrid{7, 8, 9, 10, 11, 12, 13, 14, 15, 1000}}) {
+    const SizeTable table({1}, grid, 0,
+                          [](int64_t, int64_t y) { return static_cast<double>(y * y); });
+    for (size_t i = 0; i + 1 < grid.size(); ++i) {
+      const auto a = static_cast<double>(grid[i]), b = static_cast<double>(grid[i + 1]);
+      for (const double share : {0.0, 0.25, 0.5, 0.999}) {
+        const double y = a + share * (b - a);
+        EXPECT_NEAR(table.at(1, y), y * y + (y - a) * (b - y), 1e-9 * b * b) << y;
+      }
+    }
+  }
+}
+
 TEST(SizeTable, RaisesPaddedSizesToTheNextPoint) {
   const SizeTable table({1, 4, 8, 16}, {0}, 8,
                         [](int64_t x, int64_t) { return static_cast<double>(x); });
