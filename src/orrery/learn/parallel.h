@@ -12,10 +12,10 @@ namespace orrery {
 /// that throws ends the call with its exception, after every worker has stopped.
 void for_each_task(size_t tasks, int threads, const std::function<void(size_t, size_t)>& work);
 
-/// Calls `work(task)` once for each task below `tasks`, in their order, whichever of up to `threads`
-/// threads is free next: for tasks of very different lengths. Results are the same for any number
-/// of threads when each task writes only what is its own. After one throws no other is begun, and
-/// the call ends with the exception of the first one, by number, that threw.
+/// Calls `work(task)` once for each task below `tasks`, in their order, whichever of up to
+/// `threads` threads is free next: for tasks of very different lengths. Results are the same for
+/// any number of threads when each task writes only what is its own. After one throws no other is
+/// begun, and the call ends with the exception of the first one, by number, that threw.
 void share_tasks(size_t tasks, int threads, const std::function<void(size_t)>& work);
 
 }  // namespace orrery

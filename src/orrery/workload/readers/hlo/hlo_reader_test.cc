@@ -103,10 +103,10 @@ TEST(HloReader, OperandsWithAndWithoutTypesAndSigils) {
 }
 
 TEST(HloReader, MembersOfTuplesByTheirNumber) {
-  const Workload w = read_text(module_of(
-      "  %p = (f32[2]{0}, (f32[2]{0}, s32[])) parameter(0)\n"
-      "  %s = f32[2]{0} add(%p#0, %p#1#0)\n"
-      "  ROOT %t = f32[2]{0} multiply(%p#0, %s)"));
+  const Workload w =
+      read_text(module_of("  %p = (f32[2]{0}, (f32[2]{0}, s32[])) parameter(0)\n"
+                          "  %s = f32[2]{0} add(%p#0, %p#1#0)\n"
+                          "  ROOT %t = f32[2]{0} multiply(%p#0, %s)"));
   const OpView sum = named(w, "s");
   ASSERT_EQ(sum.operand_count(), 2u);
   const OpView first = named(w, "p#0");
