@@ -357,15 +357,15 @@ def vllm_deployments(program, data):
 OWN_PROGRAMS = """
 Worst are products of a batch of one whose time is half the host's (`bert_base_b1`, `resnet50_b1`: the
 host of that table is the slower of those seen), decoding with a batch of 32, whose caches are
-rearranged by kernels that the fit has seen few of, and ResNet's training step: the lowering
-leaves out some of the copies that XLA makes.
+rearranged by kernels that the fit has seen few of, and ResNet's training step: XLA joins reductions of
+the last stage with other kernels in ways that the lowering does not.
 
 Peak memory is compared with XLA's own assignment of buffers. Given the optimised and scheduled HLO
 itself, the planner is within 0.6 % of it on each of 112 programs; what is left comes from the
-lowering: XLA stores some normalised tensors of ResNet's training step and centred ones of a U-Net
-that are taken to be computed again. The rules were found by looking at XLA's buffers for six of our
-programs below and for 46 of 105 drawn at random (`tools/measure/jax_samples.py`, two seeds; by a
-hash of their names), of which 43 are within 5 %; of the other 59, which were only counted, 52 are.
+lowering. What is stored and what is computed again follows XLA's own cost model, as its dumps of
+eleven programs give it, step by step. Other rules were found by looking at XLA's buffers for six of
+our programs below and for 46 of 105 drawn at random (`tools/measure/jax_samples.py`, two seeds); of
+the 105, 96 are within 5 %.
 
 Our own programs (`tools/measure/jax_models.py`, modules in `tests/accuracy/programs`), each predicted by
 a fit to the kernels of four fifths of the others, chosen by a hash of their names. Their hosts were
