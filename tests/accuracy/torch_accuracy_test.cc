@@ -104,22 +104,23 @@ struct NeusightGpu {
 };
 const std::map<std::string, NeusightGpu> kNeusightGpus = {
     {"Tesla_P100-PCIE-16GB", {"p100", 7}},
-    {"Tesla_P4", {"p4", 31}},
+    {"Tesla_P4", {"p4", 17}},
     {"Tesla_T4", {"t4", 14}},
     {"Tesla_V100-PCIE-32GB", {"v100-pcie-32gb", 5}},
     {"NVIDIA_A100-PCIE-40GB", {"a100-pcie-40gb", 7}},
     {"AMD_Instinct_MI100", {"mi100", 5}},
     {"AMD_Instinct_MI210", {"mi210", 11}}};
-const std::map<std::string, const char*> kNeusightModels = {{"gpt2_large", "gpt2-large"},
-                                                            {"bert_large", "bert-large"},
-                                                            {"opt_13", "opt-1.3b"},
-                                                            {"gpt3_xl", "gpt3-xl"},
-                                                            {"gpt3_27", "gpt3-2.7b"}};
+/// The table does not tell its sizes. Those of T5-3B with four experts in every other layer have
+/// the 5.3 billion parameters that NeuSight's authors count, and the work that the table's
+/// roofline times leave room for, if experts take 64 tokens each as they do unless told otherwise.
+constexpr const char* kSwitch = ORRERY_SOURCE_DIR "/tests/accuracy/switch_xl_4.json";
+const std::map<std::string, const char*> kNeusightModels = {
+    {"gpt2_large", "gpt2-large"}, {"bert_large", "bert-large"}, {"opt_13", "opt-1.3b"},
+    {"gpt3_xl", "gpt3-xl"},       {"gpt3_27", "gpt3-2.7b"},     {"switchxl4", kSwitch}};
 
 /// Whole models of NeuSight's table on one GPU: fp32 without TF32, attention written out, calls
 /// timed one by one with pauses between them. Fits have seen single operators of its training
-/// tables alone. Its own predictions, from the same, stand in the table. Switch Transformers are
-/// left out: the table does not tell their sizes.
+/// tables alone. Its own predictions, from the same, stand in the table.
 TEST(TorchAccuracy, NeusightsModels) {
   ORRERY_SHARED_DATA_OR_SKIP(path, "gpu/neusight/models_e2e.csv");
   const CsvTable table = CsvTable::parse(Source::from_file(path));
@@ -154,11 +155,12 @@ TEST(TorchAccuracy, NeusightsModels) {
     all.add(predicted, truth);
     all_theirs.add(number(table, i, "neusight_all_e2e_latency"), truth);
   }
-  EXPECT_EQ(all.count, 65);
+  EXPECT_EQ(all.count, 69);
   for (const auto& [name, gpu] : kNeusightGpus) {
     fmt::print("{}: {:.1f} % over {} models, NeuSight {:.1f} %\n", gpu.device, ours[name].mean(),
                ours[name].count, theirs[name].mean());
     EXPECT_LE(ours[name].mean(), gpu.limit) << gpu.device;
+    EXPECT_LT(ours[name].mean(), theirs[name].mean()) << gpu.device;
   }
   fmt::print("all: {:.1f} %, NeuSight {:.1f} %\n", all.mean(), all_theirs.mean());
   EXPECT_LE(all.mean(), 8);

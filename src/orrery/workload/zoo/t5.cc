@@ -1,12 +1,14 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "orrery/base/error.h"
 #include "orrery/workload/zoo/transformers.h"
 
 // T5 (Raffel et al. 2020): with the parameter names of Hugging Face's
-// T5ForConditionalGeneration, but for the lists of sub-layers.
+// T5ForConditionalGeneration, but for the lists of sub-layers. Switch Transformers (Fedus et al.
+// 2022) as Hugging Face's SwitchTransformersForConditionalGeneration.
 
 namespace orrery {
 namespace {
@@ -97,6 +99,29 @@ class T5Builder {
     return net_.add(x, net_.linear(y, "wo", d_.hidden));
   }
 
+  /// One expert a token, of those it has room for.
+  Tensor sparse_feed_forward(const Tensor& x) {
+    const auto in_experts = net_.scope("mlp");
+    const int64_t tokens = x.dim(0) * x.dim(1);
+    const Tensor rows =
+        net_.reshape(net_.rms_norm(x, "layer_norm", d_.epsilon), {tokens, d_.hidden});
+    const int64_t kept = x.dim(0) * std::min(x.dim(1), d_.experts * d_.expert_capacity);
+    const Tensor routed = kept < tokens ? net_.slice(rows, 0, 0, kept) : rows;
+    const Tensor logits = net_.linear(routed, "router.classifier", d_.experts);
+    const Routing routing = net_.route(logits, {});
+    const Tensor sorted = net_.dispatch(routed, routing);
+    const Tensor inner =
+        net_.relu(net_.grouped_linear(sorted, "experts.wi", d_.experts, d_.intermediate, routing));
+    Tensor y = net_.combine(
+        net_.grouped_linear(inner, "experts.wo", d_.experts, d_.hidden, routing), routing);
+    if (kept < tokens) y = net_.concatenate({y, net_.slice(rows, 0, kept, tokens)}, 0);
+    return net_.add(x, net_.reshape(y, {x.dim(0), x.dim(1), d_.hidden}));
+  }
+
+  static bool is_sparse(int64_t layer, int64_t step) {
+    return step == 1 || (step > 1 && layer % step == 1);
+  }
+
  private:
   Network& net_;
   const T5Description& d_;
@@ -140,6 +165,8 @@ Workload build_t5(const T5Description& d, const BuildOptions& options) {
                          {"decoder layers", d.decoder_layers},
                          {"heads", d.heads},
                          {"buckets of relative positions", d.relative_buckets}});
+  if (d.encoder_sparse_step > 0 || d.decoder_sparse_step > 0)
+    require_sizes(d.name, {{"experts", d.experts}, {"expert capacity", d.expert_capacity}});
 
   NetworkOptions network = read_network_options(options, chosen, d.dtype, "transformers");
   network.fused_attention = chosen.is("fused_attention", "yes");
@@ -153,11 +180,23 @@ Workload build_t5(const T5Description& d, const BuildOptions& options) {
     const Tensor ids = net.input("input_ids", ElementType::kS32, {batch, sequence});
     const Tensor bias = net.convert(
         t5.relative_bias("block.0.SelfAttention", sequence, sequence, {}), network.activations);
-    encoded = net.repeat("block", d.encoder_layers, {net.embedding(table, ids), bias},
-                         [&](const Tensors& in) -> Tensors {
-                           const Tensor x = t5.self_attention(in[0], in[1], false, 0, {});
-                           return {t5.feed_forward(x)};
-                         })[0];
+    const auto block = [&t5](bool sparse) {
+      return [&t5, sparse](const Tensors& in) -> Tensors {
+        const Tensor x = t5.self_attention(in[0], in[1], false, 0, {});
+        return {sparse ? t5.sparse_feed_forward(x) : t5.feed_forward(x)};
+      };
+    };
+    Tensors inputs = {net.embedding(table, ids), bias};
+    if (d.encoder_sparse_step == 0) {
+      encoded = net.repeat("block", d.encoder_layers, inputs, block(false))[0];
+    } else {
+      for (int64_t i = 0; i < d.encoder_layers; ++i) {
+        const bool sparse = T5Builder::is_sparse(i, d.encoder_sparse_step);
+        inputs[0] = net.layer(sparse ? "sparse_block" : "block", fmt::format("block.{}", i), inputs,
+                              block(sparse))[0];
+      }
+      encoded = inputs[0];
+    }
     encoded = net.rms_norm(encoded, "final_layer_norm", d.epsilon);
   } else {
     net.add_note("T5 decode: the encoder ran before; its weights are not among the arguments");
@@ -175,15 +214,18 @@ Workload build_t5(const T5Description& d, const BuildOptions& options) {
     const int64_t encoder_length = read_number(chosen, "encoder_length", kMostTokens);
     Tensors inputs = {net.embedding(table, ids), bias};
     inputs.push_back(decoding ? position : encoded);
-    for (int64_t i = 0; i < d.decoder_layers; ++i)
-      inputs[0] = net.layer(
-          "decoder_block", fmt::format("block.{}", i), inputs, [&](const Tensors& in) -> Tensors {
-            Tensor y = decoding ? t5.self_attention(in[0], in[1], true, columns, in[2])
-                                : t5.self_attention(in[0], in[1], true, 0, {});
-            y = decoding ? t5.cached_cross_attention(y, encoder_length)
-                         : t5.cross_attention(y, in[2]);
-            return {t5.feed_forward(y)};
-          })[0];
+    for (int64_t i = 0; i < d.decoder_layers; ++i) {
+      const bool sparse = T5Builder::is_sparse(i, d.decoder_sparse_step);
+      inputs[0] = net.layer(sparse ? "sparse_decoder_block" : "decoder_block",
+                            fmt::format("block.{}", i), inputs, [&](const Tensors& in) -> Tensors {
+                              Tensor y = decoding
+                                             ? t5.self_attention(in[0], in[1], true, columns, in[2])
+                                             : t5.self_attention(in[0], in[1], true, 0, {});
+                              y = decoding ? t5.cached_cross_attention(y, encoder_length)
+                                           : t5.cross_attention(y, in[2]);
+                              return {sparse ? t5.sparse_feed_forward(y) : t5.feed_forward(y)};
+                            })[0];
+    }
     x = net.rms_norm(inputs[0], "final_layer_norm", d.epsilon);
   }
   if (chosen.is("logits", "last") && phase != Phase::kTrain)

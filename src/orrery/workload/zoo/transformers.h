@@ -67,6 +67,13 @@ struct T5Description {
   bool tied = true;    ///< The output matrix is the embedding.
   double epsilon = 1e-6;
   ElementType dtype = ElementType::kBF16;
+  /// Switch Transformers: layers whose feed-forward is one of so many experts, each of which takes
+  /// no more than `expert_capacity` tokens of a sequence; the rest pass it by. 0: none.
+  int64_t experts = 0;
+  int64_t expert_capacity = 64;
+  /// Every so manieth layer is one, the second of each such row first; 0: none is.
+  int64_t encoder_sparse_step = 0;
+  int64_t decoder_sparse_step = 0;
 };
 /// BuildOptions::sequence: tokens of the encoder and (forward, train) of the decoder.
 /// Decode: `sequence` new tokens a step after `context` decoded ones, over an encoder

@@ -108,6 +108,19 @@ T5Description describe_t5(const Reading& reading) {
   d.decoder_layers = layers_within(c, "num_decoder_layers", d.encoder_layers);
   d.heads = c.size({"num_heads"});
   d.relative_buckets = c.size_or({"relative_attention_num_buckets"}, 32);
+  if (reading.type == "switch_transformers") {
+    // SwitchTransformersConfig: the layers that have experts are spread evenly.
+    d.experts = c.size({"num_experts"});
+    d.expert_capacity = c.size_or({"expert_capacity"}, 64);
+    const auto step = [&](const char* name, int64_t layers) {
+      const int64_t sparse = c.count_or({name}, 3);
+      if (sparse > layers)
+        c.fail(name, fmt::format("of {} layers, {} cannot have experts", layers, sparse));
+      return sparse == 0 ? int64_t{0} : layers / sparse;
+    };
+    d.encoder_sparse_step = step("num_sparse_encoder_layers", d.encoder_layers);
+    d.decoder_sparse_step = step("num_sparse_decoder_layers", d.decoder_layers);
+  }
   const std::string projection = c.text_or({"feed_forward_proj"}, "relu");
   if (projection != "relu" && projection != "gated-gelu")
     c.fail("feed_forward_proj",

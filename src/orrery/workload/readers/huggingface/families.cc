@@ -37,7 +37,7 @@ const std::map<std::string, Describe, std::less<>>& families() {
     t["phi"] = describe_phi;
     for (const char* type : {"bert", "roberta", "xlm-roberta"}) t[type] = describe_bert;
     t["vit"] = describe_vit;
-    for (const char* type : {"t5", "mt5", "umt5"}) t[type] = describe_t5;
+    for (const char* type : {"t5", "mt5", "umt5", "switch_transformers"}) t[type] = describe_t5;
     return t;
   }();
   return table;
@@ -79,6 +79,7 @@ std::string type_of_architecture(const Config& config) {
       {"BertModel", "bert"},
       {"RobertaForMaskedLM", "roberta"},
       {"T5ForConditionalGeneration", "t5"},
+      {"SwitchTransformersForConditionalGeneration", "switch_transformers"},
       {"ViTForImageClassification", "vit"}};
   for (const std::string& architecture : config.texts({"architectures"})) {
     const auto found = kTypes.find(architecture);

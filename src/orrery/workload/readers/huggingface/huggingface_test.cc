@@ -50,6 +50,34 @@ std::string input_error(const std::string& text) {
   return {};
 }
 
+// --- Switch Transformers ---
+
+/// Two layers and two, the second of each with four experts of which each takes 64 tokens.
+std::string small_switch(const std::string& sparse = "1") {
+  return R"({"model_type": "switch_transformers", "torch_dtype": "float32", "vocab_size": 32,
+  "d_model": 8, "d_kv": 4, "d_ff": 16, "num_heads": 2, "num_layers": 2, "num_decoder_layers": 2,
+  "num_sparse_encoder_layers": )" +
+         sparse + R"(, "num_sparse_decoder_layers": 1, "num_experts": 4, "expert_capacity": 64})";
+}
+
+TEST(HuggingFace, SwitchTransformersHaveExpertsInEveryOtherLayer) {
+  const Workload w = build(small_switch(), "forward", 1, 512);
+  // Embedding 32·8; attention 4·8·8 + 8, its bias 32·2; dense 2·8·16 + 8, sparse four times
+  // that and a router of 8·4; encoder 528 + 1328 + 8 + 64, decoder 264 more a layer.
+  EXPECT_EQ(arguments_of(w).parameters, 256 + 1928 + 2456);
+  int64_t products = 0;
+  for (uint32_t i = 0; i < w.ops().size(); ++i) {
+    if (w.ops()[i].code != Opcode::k_grouped_dot) continue;
+    ++products;
+    EXPECT_EQ(w.view(OpId{i}).result_type(0).dims[0], 256);  // 4·64 of 512 tokens
+  }
+  EXPECT_EQ(products, 4);
+}
+
+TEST(HuggingFace, MoreLayersWithExpertsThanThereAreAreRefused) {
+  EXPECT_THAT(input_error(small_switch("3")), HasSubstr("of 2 layers, 3 cannot have experts"));
+}
+
 // --- every description there is ---------------------------------------------------
 
 /// Descriptions that are refused, with what the message names.
