@@ -45,7 +45,8 @@ class PriorityFusion::Queue {
         place_of_value_(graph.values.size(), 0) {
     bandwidth_ = std::max(1.0, device.main_memory().bandwidth.value);
     cores_ = std::max(1.0, static_cast<double>(device.compute_units));
-    clock_ = std::max(1.0, device.clock.value);
+    // Where no clock is published, one block may take all there is.
+    clock_ = device.clock.value > 0 ? device.clock.value : bandwidth_ / kBytesPerClock;
     const double rate = device.vector[ElementType::kF32].value;
     work_per_core_ = (rate > 0 ? rate : 10 * bandwidth_) / cores_;
     if (const MemoryLevel* l2 = device.level("l2")) l2_bytes_ = l2->capacity.value;
