@@ -23,7 +23,6 @@ constexpr size_t kMostOperations = 256;
 /// Places an element can be computed from that are told apart; further ones count as the last.
 constexpr size_t kMostPlaces = 32;
 constexpr double kElementsPerBlock = 512;
-constexpr double kThreadsPerBlock = 128;
 
 }  // namespace
 
