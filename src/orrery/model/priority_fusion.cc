@@ -22,7 +22,8 @@ constexpr size_t kMostOperands = 96;
 constexpr size_t kMostOperations = 256;
 /// Places an element can be computed from that are told apart; further ones count as the last.
 constexpr size_t kMostPlaces = 32;
-constexpr double kElementsPerBlock = 512;
+constexpr double kElementsPerBlock = 512;  ///< 128 threads of four.
+constexpr double kConcatenationWork = 6;   ///< An element: a comparison and a branch.
 
 }  // namespace
 
@@ -152,7 +153,7 @@ class PriorityFusion::Queue {
       return xla_work(Opcode::k_add, element) *
              std::max(0.0, elements(node.inputs[0]) - elements(out));
     }
-    if (node.code == Opcode::k_concatenate) return 6 * elements(out);
+    if (node.code == Opcode::k_concatenate) return kConcatenationWork * elements(out);
     return is_elementwise(node.code) ? xla_work(node.code, element) * elements(out) : 0;
   }
 
@@ -330,7 +331,7 @@ class PriorityFusion::Queue {
     const Kernel& producer = kernels_[n];
     const Kernel& reader = kernels_[into];
     if (closed_[into]) return false;
-    if (reader.reduces && (producer.reduces || node.code == Opcode::k_transpose)) return false;
+    if (reader.reduces && node.code == Opcode::k_transpose) return false;
     if (producer.operands.size() + reader.operands.size() > kMostOperands ||
         producer.nodes.size() + reader.nodes.size() > kMostOperations)
       return false;
@@ -432,8 +433,8 @@ class PriorityFusion::Queue {
 
   const Workload& w_;
   const FusionGraph& g_;
-  const std::vector<bool>& held_;
-  const std::vector<bool>& closed_;
+  const std::vector<bool> held_;
+  const std::vector<bool> closed_;
   double bandwidth_ = 1;
   double cores_ = 1;
   double clock_ = 1;

@@ -43,7 +43,7 @@ const Registration<Stack> kXla({.name = "xla",
                                            "tensor joined; fp32 products run in TF32",
                                 .source = "XLA 0.11 GPU passes in outline, its priority fusion by "
                                           "its own cost model; kernels compared with the optimised "
-                                          "HLO of 63 programs on the H200 "
+                                          "HLO of 49 programs on the H200 "
                                           "(tools/validation/lowering_against_hlo.py)",
                                 .parameters = {}},
                                [] { return std::make_unique<Xla>(); });

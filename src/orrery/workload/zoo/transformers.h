@@ -71,7 +71,7 @@ struct T5Description {
   /// no more than `expert_capacity` tokens of a sequence; the rest pass it by. 0: none.
   int64_t experts = 0;
   int64_t expert_capacity = 64;
-  /// Every so manieth layer is one, the second of each such row first; 0: none is.
+  /// Of so many layers in a row the second has experts; 1: all have, 0: none.
   int64_t encoder_sparse_step = 0;
   int64_t decoder_sparse_step = 0;
 };
