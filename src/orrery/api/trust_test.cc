@@ -19,7 +19,10 @@ std::string record(const char* engine, const char* device, const char* model,
 
 class DeploymentTrust : public testing::Test {
  protected:
-  DeploymentTrust() : folder_(testing::TempDir() + "/deployment_trust") {
+  // Tests run side by side: each has a folder of its own.
+  DeploymentTrust()
+      : folder_(testing::TempDir() + "/deployment_trust." +
+                testing::UnitTest::GetInstance()->current_test_info()->name()) {
     std::filesystem::create_directories(folder_);
     std::ofstream(folder_ + "/validation.yaml")
         << "records:\n"
