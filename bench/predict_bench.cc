@@ -60,6 +60,27 @@ void predict_file(benchmark::State& state, const std::string& path) {
   for (auto _ : state) benchmark::DoNotOptimize(session.predict(request));
 }
 
+/// A module of 30,601 operations.
+void BM_PredictLayers(benchmark::State& state) {
+  const std::filesystem::path path = std::filesystem::temp_directory_path() / "orrery_layers.mlir";
+  std::ofstream(path) << layered_module(1800);
+  predict_file(state, path.string());
+  std::filesystem::remove(path);
+}
+BENCHMARK(BM_PredictLayers)->Unit(benchmark::kMillisecond);
+
+/// A training step of 40,551 operations, from its description.
+void BM_PredictTraining(benchmark::State& state) {
+  const Session session(kRoot + "/hardware", kRoot + "/data");
+  PredictRequest request;
+  request.workload = "llama3-405b";
+  request.device = "h200";
+  request.read.build.phase = "train";
+  request.read.build.sequence = 4096;
+  for (auto _ : state) benchmark::DoNotOptimize(session.predict(request));
+}
+BENCHMARK(BM_PredictTraining)->Unit(benchmark::kMillisecond);
+
 void register_files() {
   const std::filesystem::path root = kRoot;
   const char* shared = std::getenv("ORRERY_SHARED_DATA");

@@ -16,6 +16,7 @@
 #include "orrery/cluster/network/network.h"
 #include "orrery/kernel/operator_text.h"
 #include "orrery/model/composition.h"
+#include "orrery/model/distinct_kernels.h"
 #include "orrery/model/library_launches.h"
 #include "orrery/model/stack.h"
 #include "orrery/serving/router.h"
@@ -127,15 +128,6 @@ PredictAnswer Session::predict(const PredictRequest& request, StepDetail* detail
   Program program = lower(workload, device, stack->rules(), library.get());
   const auto predictor = bind_choice(request, device, stack->kernels(), data_folder_, catalogue_);
 
-  std::vector<Kernel> kernels;
-  kernels.reserve(program.launches.size());
-  for (const Launch& launch : program.launches) kernels.push_back(launch.kernel);
-  std::vector<Estimate> estimates(kernels.size());
-  const bool steady = request.point.regime == OperatingPoint::Regime::kSustained;
-  OperatingPoint cool = request.point;
-  cool.regime = OperatingPoint::Regime::kBurst;
-  cool.queued = true;
-  predictor->predict(kernels, cool, estimates);
   std::optional<ModuleCollectives> network;
   if (cluster) {
     const auto library = Registry<CollectiveLibrary>::instance()
@@ -144,23 +136,36 @@ PredictAnswer Session::predict(const PredictRequest& request, StepDetail* detail
                              ->bind(*cluster, data_folder_);
     // Optimised HLO holds what the compiler combined already.
     network.emplace(workload, program, *library, workload.format() != "hlo");
+  }
+  // What the network times is not its kernel's alone: each by itself.
+  const DistinctKernels distinct(program.launches,
+                                 [&](size_t i) { return network && network->holds(i); });
+  std::vector<Estimate> each(distinct.kernels().size());
+  const bool steady = request.point.regime == OperatingPoint::Regime::kSustained;
+  OperatingPoint cool = request.point;
+  cool.regime = OperatingPoint::Regime::kBurst;
+  cool.queued = true;
+  predictor->predict(distinct.kernels(), cool, each);
+  std::vector<Estimate> estimates = distinct.spread(each);
+  if (network) {
     network->put(estimates);
+    each = distinct.gathered(estimates);
   }
   const auto composed = [&](std::vector<Estimate> times) {
     adjust(program.launches, times);
     return compose(program, times, costs);
   };
   const Composition burst = composed(estimates);
-  std::vector<double> counts;
-  counts.reserve(kernels.size());
-  for (const Launch& launch : program.launches) counts.push_back(launch.count);
   // Queued back to back, or one call and a wait after the other: each at its own mean power.
-  const auto settle = [&](Seconds step, std::vector<Estimate>& at) {
-    const StepState state = predictor->settle(kernels, counts, step - burst.kernels, cool, at);
-    if (network) network->put(at);
+  const auto settle = [&](Seconds step, std::vector<Estimate>& launches) {
+    std::vector<Estimate> at = each;
+    const StepState state =
+        predictor->settle(distinct.kernels(), distinct.counts(), step - burst.kernels, cool, at);
+    launches = distinct.spread(at);
+    if (network) network->put(launches);
     return state;
   };
-  std::vector<Estimate> waiting = estimates, queued = estimates;
+  std::vector<Estimate> waiting, queued;
   const StepState state = settle(burst.step.value, queued);
   const std::vector<Estimate> cool_times = detail != nullptr ? estimates : std::vector<Estimate>();
   Composition total = burst;
@@ -188,37 +193,50 @@ PredictAnswer Session::predict(const PredictRequest& request, StepDetail* detail
   answer.gaps = program.gaps;
   std::map<std::string, size_t> by_name;
   std::map<std::string, double> seconds_by_cause;
+  /// What is said of a kernel, whichever launch it is.
+  struct Said {
+    std::string name, bound;
+    double* cause = nullptr;  ///< Seconds of its family and bound; map elements stay in place.
+    size_t summary = 0;
+  };
+  std::vector<Said> said(distinct.kernels().size());
   std::vector<std::string> launch_names;  // and bounds, for the timeline
   std::vector<std::string> launch_bounds;
-  for (size_t i = 0; i < kernels.size(); ++i) {
+  for (size_t i = 0; i < program.launches.size(); ++i) {
     const Launch& launch = program.launches[i];
-    Explanation why = predictor->explain(launch.kernel, request.point);
-    if (network && network->holds(i)) why.bound = "network";
+    Said& kernel = said[distinct.of(i)];
+    if (kernel.cause == nullptr) {
+      const bool waits = network && network->holds(i);
+      kernel.bound = waits ? "network" : predictor->explain(launch.kernel, request.point).bound;
+      kernel.name = kernel_name(launch);
+      kernel.cause =
+          &seconds_by_cause[fmt::format("{}, {} bound", name(launch.kernel.family), kernel.bound)];
+      const auto [at, added] =
+          by_name.emplace(fmt::format("{}/{}/{}/{}", kernel.name, launch.kernel.cost.flops(),
+                                      launch.kernel.cost.bytes(), kernel.bound),
+                          answer.kernels.size());
+      kernel.summary = at->second;
+      if (added) {
+        KernelSummary summary;
+        summary.name = kernel.name;
+        summary.kind = name(launch.kernel.family);
+        summary.bound = kernel.bound;
+        summary.flops = launch.kernel.cost.flops();
+        summary.bytes = launch.kernel.cost.bytes();
+        summary.fused = launch.fused;
+        answer.kernels.push_back(std::move(summary));
+        append_new(answer.gaps, predictor->gaps(launch.kernel));
+      }
+    }
     const double seconds = launch.count * estimates[i].seconds.value;
     answer.flops += launch.count * launch.kernel.cost.flops();
     answer.bytes += launch.count * launch.kernel.cost.bytes();
-    seconds_by_cause[fmt::format("{}, {} bound", name(launch.kernel.family), why.bound)] += seconds;
-    const std::string kernel = kernel_name(launch);
+    *kernel.cause += seconds;
     if (request.timeline) {
-      launch_names.push_back(kernel);
-      launch_bounds.push_back(why.bound);
+      launch_names.push_back(kernel.name);
+      launch_bounds.push_back(kernel.bound);
     }
-    const auto [at, added] =
-        by_name.emplace(fmt::format("{}/{}/{}/{}", kernel, launch.kernel.cost.flops(),
-                                    launch.kernel.cost.bytes(), why.bound),
-                        answer.kernels.size());
-    if (added) {
-      KernelSummary summary;
-      summary.name = kernel;
-      summary.kind = name(launch.kernel.family);
-      summary.bound = why.bound;
-      summary.flops = launch.kernel.cost.flops();
-      summary.bytes = launch.kernel.cost.bytes();
-      summary.fused = launch.fused;
-      answer.kernels.push_back(std::move(summary));
-      append_new(answer.gaps, predictor->gaps(launch.kernel));
-    }
-    KernelSummary& summary = answer.kernels[at->second];
+    KernelSummary& summary = answer.kernels[kernel.summary];
     summary.count += launch.count;
     summary.time_s += seconds;
   }

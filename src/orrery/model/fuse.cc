@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <span>
 
 #include "orrery/model/fusion_passes.h"
 #include "orrery/model/library_workspace.h"
@@ -91,7 +92,7 @@ class Fuser {
     bool concatenates = false;
     bool scattered = false;  ///< Gathers, joins or pads: rows cannot be kept.
     uint32_t operations = 0;
-    std::vector<uint32_t> inputs;
+    IdList inputs;
     uint32_t joined = kNoNode;  ///< The group it became part of.
     uint32_t reader = kNoNode;  ///< Of kPrologue: the product.
     uint32_t first = 0;         ///< Of the roots of all that joined it.
@@ -161,7 +162,8 @@ class Fuser {
     group.elements =
         std::max(group.elements,
                  node.kind == FusionKind::kReduction ? input_elements(node) : elements(node));
-    for (uint32_t v : node.outputs) std::erase(group.inputs, v);
+    for (uint32_t v : node.outputs)
+      erase_if(group.inputs, [v](uint32_t input) { return input == v; });
     for (uint32_t v : node.inputs)
       if (!g_.values[v].splat && !reads(group, v)) group.inputs.push_back(v);
   }
@@ -511,11 +513,11 @@ class Fuser {
 
   void place_fusible(uint32_t n) {
     FusionNode& node = g_.nodes[n];
-    std::vector<uint32_t> consumers;   // groups it may join
-    std::vector<double> times;         // and for how many elements there
-    std::vector<uint32_t> generated;   // products that compute it on the way
-    std::vector<uint32_t> by_library;  // products whose library wants it in memory
-    bool stored = false;               // needed in memory whatever is fused
+    IdList consumers;              // groups it may join
+    SmallVector<double, 4> times;  // and for how many elements there
+    IdList generated;              // products that compute it on the way
+    IdList by_library;             // products whose library wants it in memory
+    bool stored = false;           // needed in memory whatever is fused
     bool joinable = takes_in(node) && node.code != Opcode::k_dynamic_update_slice;
     const bool prologue = rules_.product_prologues && is_prologue(node);
     bool reads_something = false;
@@ -660,8 +662,7 @@ class Fuser {
 
   /// Whether computing `n` in each consumer takes less than storing it: XLA's priority
   /// fusion, time = launches + bytes / bandwidth + work / rate.
-  bool pays(uint32_t n, const std::vector<uint32_t>& consumers,
-            const std::vector<double>& times) const {
+  bool pays(uint32_t n, std::span<const uint32_t> consumers, std::span<const double> times) const {
     const FusionNode& node = g_.nodes[n];
     if (!rules_.duplicate_cheap && consumers.size() > 1) return false;
     if (priority_ && !meets_rows(n) &&
@@ -754,7 +755,7 @@ class Fuser {
   bool leads_to(uint32_t from, uint32_t to) {
     ++search_;
     searched_.resize(groups_.size(), 0);
-    std::vector<uint32_t> open{from};
+    IdList open{from};
     searched_[from] = search_;
     for (size_t i = 0; i < open.size(); ++i) {
       if (i > kLongestSearch) return true;
@@ -803,10 +804,10 @@ class Fuser {
     for (uint32_t v : b.inputs)
       if (!reads(a, v)) a.inputs.push_back(v);
     auto& members = members_[into];
-    if (members.size() < members_[from].size()) members.swap(members_[from]);
-    members.insert(members.end(), members_[from].begin(), members_[from].end());
+    if (members.size() < members_[from].size()) std::swap(members, members_[from]);
+    members.append(members_[from].begin(), members_[from].end());
     members_[from].clear();
-    std::erase_if(a.inputs, [&](uint32_t v) {
+    erase_if(a.inputs, [&](uint32_t v) {
       const uint32_t producer = g_.values[v].producer;
       if (producer == kNoNode) return false;
       for (uint32_t g : g_.nodes[producer].groups)
@@ -815,8 +816,8 @@ class Fuser {
     });
   }
 
-  std::vector<uint32_t> readers_of(uint32_t value) const {
-    std::vector<uint32_t> readers;
+  IdList readers_of(uint32_t value) const {
+    IdList readers;
     for (uint32_t u : g_.values[value].users)
       for (uint32_t g : g_.nodes[u].groups) {
         const uint32_t real = resolve(g);
@@ -855,7 +856,7 @@ class Fuser {
     std::stable_sort(values.begin(), values.end(),
                      [&](uint32_t a, uint32_t b) { return place(a) > place(b); });
     for (uint32_t v : values) {
-      std::vector<uint32_t> readers = readers_of(v);
+      const IdList readers = readers_of(v);
       for (size_t i = 0; i < readers.size(); ++i) {
         if (groups_[readers[i]].joined != kNoNode) continue;
         for (size_t j = i + 1; j < readers.size(); ++j) {
@@ -924,18 +925,18 @@ class Fuser {
   double flops_per_second_ = 1;
   double cache_bytes_ = 0;
   std::vector<Group> groups_;
-  std::vector<std::vector<uint32_t>> members_;  ///< Nodes of each group.
-  std::vector<bool> shared_;                    ///< Values that some kernel reads from memory.
-  std::vector<uint32_t> searched_;              ///< By group: the last search that met it.
+  std::vector<IdList> members_;     ///< Nodes of each group.
+  std::vector<bool> shared_;        ///< Values that some kernel reads from memory.
+  std::vector<uint32_t> searched_;  ///< By group: the last search that met it.
   uint32_t search_ = 0;
   std::vector<std::pair<uint32_t, uint32_t>> stamp_;  ///< By group: the last node to meet it.
-  std::vector<double> row_of_;  ///< Elements a row where a node is one number a row, else 0.
-  std::vector<std::vector<uint32_t>> leaves_;  ///< What each node reads in the end …
-  std::vector<double> parts_;                  ///< … parts of a product it adds …
-  std::vector<double> leaf_work_;              ///< … and the work on the way, an element.
+  std::vector<double> row_of_;     ///< Elements a row where a node is one number a row, else 0.
+  std::vector<IdList> leaves_;     ///< What each node reads in the end …
+  std::vector<double> parts_;      ///< … parts of a product it adds …
+  std::vector<double> leaf_work_;  ///< … and the work on the way, an element.
   std::optional<PriorityFusion> priority_;
-  std::vector<uint32_t> claimed_;                 ///< The product a node is the end of.
-  std::vector<std::vector<double>> evaluations_;  ///< By node, as its groups.
+  std::vector<uint32_t> claimed_;                    ///< The product a node is the end of.
+  std::vector<SmallVector<double, 2>> evaluations_;  ///< By node, as its groups.
 };
 
 }  // namespace

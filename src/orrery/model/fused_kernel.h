@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "orrery/base/small_vector.h"
 #include "orrery/kernel/kernel.h"
 
 namespace orrery {
@@ -15,8 +16,8 @@ struct FusedGroup {
     OpId op;
     Opcode code = Opcode::k_unknown;  ///< What it does: `op`'s, unless a pass made it.
     bool inserted = false;  ///< Not `op` itself but a move or sum that a pass put beside it.
-    const KernelShape* shape = nullptr;     ///< Of what a pass made or changed.
-    std::vector<uint32_t> inputs, outputs;  ///< Into `values`.
+    const KernelShape* shape = nullptr;  ///< Of what a pass made or changed.
+    IdList inputs, outputs;              ///< Into `values`.
   };
   std::vector<Node> nodes;          ///< In program order; the last one is the kernel's root.
   std::vector<const Type*> values;  ///< Those no node gives are read from memory.

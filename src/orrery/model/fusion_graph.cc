@@ -23,12 +23,12 @@ constexpr int64_t kLargeConstantBytes = 4096;
 
 /// Logical dimensions in the order they lie in memory, slowest first. Empty: row-major, as are
 /// all tensors of more dimensions than kMostOrdered.
-using Order = std::vector<uint8_t>;
+using Order = SmallVector<uint8_t, 16>;
 constexpr int kMostOrdered = 64;
 
 /// A value as an operation sees it, through views.
 struct Seen {
-  uint32_t value = 0;
+  uint32_t value = kNoNode;
   Order order;
   bool reversed = false;  ///< Mirrored along some dimensions: what a library's gradient undoes.
   bool flexible = false;  ///< A broadcast: takes whatever order its neighbours have.
@@ -126,7 +126,7 @@ bool reshaped(const Order& order, const std::vector<int64_t>& from, const std::v
       if (p >= order.size() || order[p] != source) return false;
       ++p;
     }
-    found->insert(found->end(), run->second.begin(), run->second.end());
+    found->append(run->second.begin(), run->second.end());
   }
   for (size_t d = 0; d < to.size(); ++d)
     if (to[d] == 1) found->push_back(static_cast<uint8_t>(d));
@@ -207,6 +207,41 @@ bool is_product_operand(const Order& order, const Type& type, std::span<const in
   return current != kBatch;
 }
 
+/// Values of one function activation to values of the graph. References stay valid.
+class Scope {
+ public:
+  Scope(const Workload& w, const Region& region) {
+    uint32_t end = region.first_argument + region.argument_count;
+    first_ = region.argument_count > 0 ? region.first_argument : UINT32_MAX;
+    size_t count = region.argument_count;
+    for_each_op(w, region, [&](OpId id) {
+      const Op& op = w.op(id);
+      if (op.result_count == 0) return;
+      first_ = std::min(first_, op.first_result);
+      end = std::max(end, op.first_result + op.result_count);
+      count += op.result_count;
+    });
+    // Values of a region lie side by side, but for those of regions inside it.
+    if (count > 0 && end - first_ <= kMostGaps * count) inside_.resize(end - first_);
+  }
+  Seen& operator[](ValueId value) {
+    const uint32_t place = value.index - first_;  // of one before the first: beyond all
+    return place < inside_.size() ? inside_[place] : outside_[value.index];
+  }
+
+ private:
+  static constexpr size_t kMostGaps = 4;
+  uint32_t first_ = 0;
+  std::vector<Seen> inside_;
+  std::unordered_map<uint32_t, Seen> outside_;  ///< Of regions around this one.
+};
+
+bool contains(const Workload& w, const Region& region, Opcode code) {
+  bool found = false;
+  for_each_op(w, region, [&](OpId id) { found |= w.op(id).code == code; });
+  return found;
+}
+
 class Builder {
  public:
   Builder(const Workload& workload, const FusionRules& rules, const SmallFunctions& small,
@@ -214,9 +249,10 @@ class Builder {
       : w_(workload), rules_(rules), small_(small), library_(library) {}
 
   FusionGraph run(RegionId region) {
-    Scope scope;
     const Function& entry = w_.function(w_.entry());
     const Region& body = w_.region(region);
+    Scope scope(w_, body);
+    known_.reserve(body.end_op - body.first_op);
     for (uint32_t i = 0; i < body.argument_count; ++i) {
       g_.arguments.push_back(local(ValueId{body.first_argument + i}, scope).value);
       if (rules_.arguments_are_immutable && region == entry.body)
@@ -233,13 +269,10 @@ class Builder {
   }
 
  private:
-  /// Values of one function activation to values of the graph.
-  using Scope = std::unordered_map<uint32_t, Seen>;
-
   Seen& local(ValueId value, Scope& scope) {
-    const auto [at, added] = scope.try_emplace(value.index);
-    if (added) at->second.value = g_.add_value(&w_.type(value));
-    return at->second;
+    Seen& seen = scope[value];
+    if (seen.value == kNoNode) seen.value = g_.add_value(&w_.type(value));
+    return seen;
   }
 
   bool is_view(const OpView& op) const {
@@ -300,7 +333,7 @@ class Builder {
         const double number = op.has(Attr::kRealValue)
                                   ? op.real(Attr::kRealValue, 0)
                                   : static_cast<double>(op.integers(Attr::kValue)[0]);
-        scope[op.result(i).index] = {
+        scope[op.result(i)] = {
             .value = number_value(op.result_type(i), number), .order = {}, .flexible = true};
         continue;
       }
@@ -309,7 +342,7 @@ class Builder {
       g_.values[v].splat = splat;
       if (op.result_type(i).bytes > kLargeConstantBytes && !g_.values[v].splat)
         g_.constant_bytes += static_cast<double>(op.result_type(i).bytes);
-      scope[op.result(i).index] = {.value = v, .order = {}, .flexible = true};
+      scope[op.result(i)] = {.value = v, .order = {}, .flexible = true};
     }
   }
 
@@ -321,20 +354,18 @@ class Builder {
         op.code() != Opcode::k_broadcast_in_dim && op.code() != Opcode::k_transpose &&
         op.code() != Opcode::k_reshape)
       return false;
-    std::vector<Seen> operands;
-    for (uint32_t i = 0; i < op.operand_count(); ++i) {
-      operands.push_back(local(op.operand(i), scope));
-      if (!g_.values[operands.back().value].splat) return false;
-    }
-    Seen& seen = scope[op.result(0).index];
+    for (uint32_t i = 0; i < op.operand_count(); ++i)
+      if (!g_.values[local(op.operand(i), scope).value].splat) return false;
+    see_operands(op, scope);
+    Seen& seen = scope[op.result(0)];
     seen.flexible = true;
-    const double number = g_.values[operands[0].value].number;
+    const double number = g_.values[operands_[0].value].number;
     if (c != OpClass::kVector && c != OpClass::kTranscendental && !std::isnan(number)) {
       seen.value = number_value(op.result_type(0), number);
       return true;
     }
     Key key{};
-    key_of(op, operands, &key);
+    key_of(op, operands_, &key);
     const auto [at, added] = known_.try_emplace(std::move(key));
     if (added) {
       at->second.value = g_.add_value(&op.result_type(0));
@@ -370,7 +401,7 @@ class Builder {
     for (uint32_t i : {0u, 1u}) {
       if (g_.values[local(op.operand(i), scope).value].number != neutral) continue;
       Seen seen = local(op.operand(1 - i), scope);
-      scope[op.result(0).index] = std::move(seen);
+      scope[op.result(0)] = std::move(seen);
       return true;
     }
     return false;
@@ -625,8 +656,8 @@ class Builder {
   struct Key {
     Opcode code;
     const Type* type;
-    std::vector<uint32_t> inputs;
-    std::vector<int64_t> attributes;
+    SmallVector<uint32_t, 8> inputs;
+    SmallVector<int64_t, 6> attributes;
     auto operator<=>(const Key&) const = default;
   };
   struct KeyHash {
@@ -684,19 +715,21 @@ class Builder {
         seen.order = std::move(order);
       }
       if (seen.order.size() != after.dims.size()) seen.order.clear();
-      scope[op.result(i).index] = std::move(seen);
+      scope[op.result(i)] = std::move(seen);
     }
   }
 
   void add_region(const Region& region, Scope& scope, std::vector<Seen>* results) {
     // Which values are used by certain operations only, found in one pass.
     const std::unordered_map<uint32_t, bool> only_dots =
-        rules_.transposes_fold_into_dots && !rules_.layouts
+        rules_.transposes_fold_into_dots && !rules_.layouts &&
+                contains(w_, region, Opcode::k_transpose)
             ? used_only_by(region, Opcode::k_dot_general)
             : std::unordered_map<uint32_t, bool>{};
     const std::unordered_map<uint32_t, bool> only_convolutions =
-        rules_.layouts ? used_only_by(region, Opcode::k_convolution)
-                       : std::unordered_map<uint32_t, bool>{};
+        rules_.layouts && contains(w_, region, Opcode::k_reverse)
+            ? used_only_by(region, Opcode::k_convolution)
+            : std::unordered_map<uint32_t, bool>{};
     const auto holds = [](const std::unordered_map<uint32_t, bool>& only, ValueId value) {
       const auto found = only.find(value.index);
       return found != only.end() && found->second;
@@ -706,7 +739,7 @@ class Builder {
       if (op_class(op.code()) == OpClass::kCollective) g_.has_collectives = true;
       if (op_class(op.code()) == OpClass::kUnknown) {
         for (uint32_t i = 0; i < op.result_count(); ++i)
-          scope[op.result(i).index].value = g_.add_value(&op.result_type(i));
+          scope[op.result(i)].value = g_.add_value(&op.result_type(i));
         return;
       }
       if (op_class(op.code()) == OpClass::kConstant ||
@@ -722,7 +755,7 @@ class Builder {
       if (op.code() == Opcode::k_reverse && holds(only_convolutions, op.result(0))) {
         Seen seen = local(op.operand(0), scope);
         seen.reversed = true;
-        scope[op.result(0).index] = std::move(seen);
+        scope[op.result(0)] = std::move(seen);
         return;
       }
       if (is_inlined_call(op.code()) && op.callee().valid() && small_.contains(op.callee())) {
@@ -747,26 +780,29 @@ class Builder {
 
   void inline_call(const OpView& op, Scope& scope) {
     const Region& body = w_.region(w_.function(op.callee()).body);
-    Scope inner;
+    Scope inner(w_, body);
     for (uint32_t i = 0; i < body.argument_count && i < op.operand_count(); ++i)
-      inner[body.first_argument + i] = local(op.operand(i), scope);
+      inner[ValueId{body.first_argument + i}] = local(op.operand(i), scope);
     std::vector<Seen> inner_results;
     add_region(body, inner, &inner_results);
     for (uint32_t i = 0; i < op.result_count(); ++i) {
       if (i < inner_results.size())
-        scope[op.result(i).index] = std::move(inner_results[i]);
+        scope[op.result(i)] = std::move(inner_results[i]);
       else
-        scope[op.result(i).index].value = g_.add_value(&op.result_type(i));
+        scope[op.result(i)].value = g_.add_value(&op.result_type(i));
     }
   }
 
-  void add_node(const OpView& op, Scope& scope, std::vector<Seen>* results) {
-    std::vector<Seen> operands;
-    operands.reserve(op.operand_count());
+  void see_operands(const OpView& op, Scope& scope) {
+    operands_.clear();
     for (uint32_t i = 0; i < op.operand_count(); ++i)
-      operands.push_back(local(op.operand(i), scope));
+      operands_.push_back(local(op.operand(i), scope));
+  }
+
+  void add_node(const OpView& op, Scope& scope, std::vector<Seen>* results) {
+    see_operands(op, scope);
     if (op.code() == Opcode::k_return) {
-      for (Seen& seen : operands) {
+      for (Seen& seen : operands_) {
         if (results == nullptr) {
           g_.values[seen.value].returned = true;
           g_.results.push_back(seen.value);
@@ -777,17 +813,17 @@ class Builder {
       return;
     }
     Key key{};
-    if (key_of(op, operands, &key)) {
+    if (key_of(op, operands_, &key)) {
       const auto [at, added] = known_.try_emplace(std::move(key));
       if (!added) {
-        scope[op.result(0).index] = at->second;
+        scope[op.result(0)] = at->second;
         return;
       }
-      add_new_node(op, operands, scope);
-      at->second = scope[op.result(0).index];
+      add_new_node(op, operands_, scope);
+      at->second = scope[op.result(0)];
       return;
     }
-    add_new_node(op, operands, scope);
+    add_new_node(op, operands_, scope);
   }
 
   void add_new_node(const OpView& op, std::vector<Seen>& operands, Scope& scope) {
@@ -834,7 +870,7 @@ class Builder {
                              op.integers(Attr::kDimensions)) &&
           g_.values[operands[i].value].type->dims == op.operand_type(i).dims) {
         const auto& parts = g_.nodes[inner->second].inputs;
-        node.inputs.insert(node.inputs.end(), parts.begin(), parts.end());
+        node.inputs.append(parts.begin(), parts.end());
       } else {
         node.inputs.push_back(operands[i].value);
       }
@@ -842,40 +878,45 @@ class Builder {
     Order order = vector ? vector_product_order(op, operands) : result_order(op, operands);
     const bool mixed = rules_.layouts && is_elementwise(op.code()) && is_mixed(op, operands);
     const bool flexible = op.code() == Opcode::k_broadcast_in_dim || op.code() == Opcode::k_iota;
-    const bool updates = op.code() == Opcode::k_dynamic_update_slice &&
-                         made_.count(node.inputs[0]) == 0 && !g_.values[node.inputs[0]].constant;
+    const bool updates = op.code() == Opcode::k_dynamic_update_slice && !made(node.inputs[0]) &&
+                         !g_.values[node.inputs[0]].constant;
     for (uint32_t i = 0; i < op.result_count(); ++i) {
       const uint32_t v = g_.add_value(&op.result_type(i));
       node.outputs.push_back(v);
-      made_.insert(v);
+      made_.resize(v + 1);
+      made_[v] = true;
       if (joins) joined_[v] = static_cast<uint32_t>(g_.nodes.size());
       if (updates) updated_[v] = static_cast<uint32_t>(g_.nodes.size());
       if (op_class(op.code()) == OpClass::kLibrary) by_library_.insert(v);
       Seen seen{.value = v, .order = {}, .flexible = flexible, .mixed = mixed};
       if (order.size() == op.result_type(i).dims.size()) seen.order = order;
-      scope[op.result(i).index] = std::move(seen);
+      scope[op.result(i)] = std::move(seen);
     }
     g_.nodes.push_back(std::move(node));
     // What follows a filter's gradient, its update, runs in the filter's own order.
     if (op.code() == Opcode::k_convolution && !order.empty()) {
       const Type& type = op.result_type(0);
-      Seen& seen = scope[op.result(0).index];
+      Seen& seen = scope[op.result(0)];
       seen = rearranged(seen, type, whole_order({}, type.dims.size()), op.id());
     }
   }
+
+  /// Whether it is the result of an operation of the file.
+  bool made(uint32_t value) const { return value < made_.size() && made_[value]; }
 
   const Workload& w_;
   const FusionRules& rules_;
   const SmallFunctions& small_;
   const LibraryLaunches* library_;
   FusionGraph g_;
+  std::vector<Seen> operands_;  ///< Of the operation at hand.
   uint64_t position_ = 0;
   std::unordered_map<Key, Seen, KeyHash> known_;
   std::map<std::pair<const Type*, uint64_t>, uint32_t> numbers_;
   std::map<std::pair<uint32_t, Order>, uint32_t> rearranged_;
   std::unordered_map<uint32_t, uint32_t> padded_;
   std::unordered_map<uint32_t, uint32_t> joined_;   ///< Results of concatenations, by node.
-  std::unordered_set<uint32_t> made_;               ///< Values that nodes make.
+  std::vector<bool> made_;                          ///< By value.
   std::unordered_map<uint32_t, uint32_t> updated_;  ///< Arguments after an update, by that node.
   std::unordered_set<uint32_t> by_library_;  ///< Written in whatever order their reader wants.
 };
@@ -970,11 +1011,16 @@ FusionNode& FusionGraph::insert(uint64_t position, OpId op, Opcode code, FusionK
 }
 
 void FusionGraph::order(const Workload& w, bool drop_dead) {
-  const auto before = [](const FusionNode& a, const FusionNode& b) {
-    return a.position < b.position;
-  };
-  if (!std::is_sorted(nodes.begin(), nodes.end(), before))
-    std::stable_sort(nodes.begin(), nodes.end(), before);
+  if (!std::ranges::is_sorted(nodes, {}, &FusionNode::position)) {
+    std::vector<std::pair<uint64_t, uint32_t>> places;
+    places.reserve(nodes.size());
+    for (uint32_t n = 0; n < nodes.size(); ++n) places.emplace_back(nodes[n].position, n);
+    std::sort(places.begin(), places.end());
+    std::vector<FusionNode> sorted;
+    sorted.reserve(nodes.size());
+    for (const auto& [position, n] : places) sorted.push_back(std::move(nodes[n]));
+    nodes = std::move(sorted);
+  }
   if (drop_dead) {
     std::vector<bool> needed(values.size());
     for (size_t v = 0; v < values.size(); ++v) needed[v] = values[v].returned;

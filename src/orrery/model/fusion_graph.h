@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "orrery/base/small_vector.h"
 #include "orrery/kernel/kernel.h"
 #include "orrery/model/stack.h"
 #include "orrery/workload/workload.h"
@@ -48,18 +49,18 @@ struct FusionNode {
   Opcode code = Opcode::k_unknown;
   FusionKind kind = FusionKind::kHeavy;
   bool inserted = false;  ///< Not in the file: a pass added it. Reads and writes its values whole.
-  bool along_rows = false;       ///< A reduction over the innermost elements as they lie in memory.
-  int32_t shape = -1;            ///< Of what a pass made: an index into `FusionGraph::shapes`.
-  uint64_t position = 0;         ///< Where it stands among the others until `FusionGraph::order`.
-  std::vector<uint32_t> inputs;  ///< Values, views seen through.
-  std::vector<uint32_t> outputs;
-  std::vector<uint32_t> groups;  ///< Those it is part of; several when it is computed again.
+  bool along_rows = false;  ///< A reduction over the innermost elements as they lie in memory.
+  int32_t shape = -1;       ///< Of what a pass made: an index into `FusionGraph::shapes`.
+  uint64_t position = 0;    ///< Where it stands among the others until `FusionGraph::order`.
+  IdList inputs;            ///< Values, views seen through.
+  IdList outputs;
+  IdList groups;  ///< Those it is part of; several when it is computed again.
 };
 
 struct FusionValue {
   const Type* type = nullptr;
   uint32_t producer = kNoNode;  ///< Node; none for arguments and outer values.
-  std::vector<uint32_t> users;  ///< Nodes, each once.
+  IdList users;                 ///< Nodes, each once.
   bool constant = false;
   bool splat = false;  ///< A constant of one number: nothing to read.
   double number = std::numeric_limits<double>::quiet_NaN();  ///< That number, where known.

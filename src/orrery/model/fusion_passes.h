@@ -49,7 +49,7 @@ void split_reductions(const Workload& workload, FusionGraph& graph);
 
 /// A kernel: nodes in program order.
 struct FusionGroup {
-  std::vector<uint32_t> nodes;
+  IdList nodes;
   uint32_t root = 0;  ///< The node at whose place it runs.
   /// The node whose operation gives the kernel its shape: a product, a library call, a
   /// reduction, else the last.

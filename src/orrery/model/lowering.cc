@@ -176,6 +176,13 @@ void count_arguments(const Workload& w, Program& program) {
   if (donated > 0) program.donated_share = donated / program.argument_count;
 }
 
+void append(std::vector<Launch>&& more, std::vector<Launch>& launches) {
+  if (launches.empty())
+    launches = std::move(more);
+  else
+    launches.insert(launches.end(), more.begin(), more.end());
+}
+
 /// Gives numbers, from `next` on, to the graphs that a region's launches are captured into: runs
 /// of what can be captured and runs equally often; loops are captured whatever they hold.
 void capture(uint32_t fewest, std::vector<Launch>& launches, uint32_t& next) {
@@ -270,11 +277,10 @@ Program lower(const Workload& w, const Device& device, const FusionRules& stack_
     }
     for (auto& l : by_region) {
       capture(rules.fewest_in_graph, l, next_graph);
-      std::move(l.begin(), l.end(), std::back_inserter(launches.back()));
+      append(std::move(l), launches.back());
     }
   }
-  for (size_t i = launches.size(); i-- > 0;)
-    std::move(launches[i].begin(), launches[i].end(), std::back_inserter(program.launches));
+  for (size_t i = launches.size(); i-- > 0;) append(std::move(launches[i]), program.launches);
   if (library != nullptr)
     for (const Launch& launch : library->at_the_end()) program.launches.push_back(launch);
   program.memory = memory.plan();

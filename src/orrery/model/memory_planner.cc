@@ -47,22 +47,41 @@ class SharedSets {
   std::vector<uint32_t> parent_;
 };
 
+/// A program's steps in 64 parts, a bit each: most spans that clash are told apart by their bits.
+class StepParts {
+ public:
+  explicit StepParts(size_t steps) : part_(steps / kParts + 1) {}
+  /// Parts inside a span, not those where it begins or ends.
+  uint64_t inside(Span span) const { return bits(span.start / part_ + 1, span.end / part_); }
+  /// … and with those.
+  uint64_t touched(Span span) const { return bits(span.start / part_, span.end / part_ + 1); }
+
+ private:
+  static constexpr size_t kParts = 64;
+  /// Bits from `first` up to, not including, `end`.
+  static uint64_t bits(size_t first, size_t end) {
+    if (first >= end) return 0;
+    return (~uint64_t{0} << first) & (~uint64_t{0} >> (kParts - end));
+  }
+  size_t part_;  ///< Steps that one bit stands for.
+};
+
 /// The memory of a result or of an argument that was given away: when it is taken, by whom.
 class ReusedMemory {
  public:
-  explicit ReusedMemory(size_t steps) : part_(steps / kParts + 1) {}
-
-  void take(Span span, uint32_t buffer) {
+  void take(Span span, uint32_t buffer, const StepParts& parts) {
     Taken& taken = taken_[span.start];
     if (taken.end <= span.end) taken = {span.end, buffer};
-    filled_ |= parts(span.start / part_ + 1, span.end / part_);
+    filled_ |= parts.inside(span);
   }
+
+  /// Whether something is there in one of these parts throughout.
+  bool fills(uint64_t parts) const { return (filled_ & parts) != 0; }
 
   /// Whether it is free throughout `span`. `may_touch(later, earlier)` says whether
   /// one buffer may take the place of another in the step where the other dies.
   template <class MayTouch>
   bool is_free(Span span, uint32_t buffer, MayTouch&& may_touch) const {
-    if ((filled_ & parts(span.start / part_, span.end / part_ + 1)) != 0) return false;
     for (auto at = taken_.upper_bound(span.end); at != taken_.begin();) {
       --at;
       const auto& [start, taken] = *at;
@@ -77,19 +96,11 @@ class ReusedMemory {
   }
 
  private:
-  static constexpr size_t kParts = 64;
   struct Taken {
     uint32_t end = 0;
     uint32_t buffer = 0;
   };
-  /// Bits from `first` up to, not including, `end`.
-  static uint64_t parts(size_t first, size_t end) {
-    if (first >= end) return 0;
-    return (~uint64_t{0} << first) & (~uint64_t{0} >> (kParts - end));
-  }
-
-  size_t part_;          ///< Steps that one bit stands for.
-  uint64_t filled_ = 0;  ///< Parts inside a taken span, not those where one begins or ends.
+  uint64_t filled_ = 0;
   std::map<uint32_t, Taken> taken_;
 };
 
@@ -427,6 +438,7 @@ std::vector<bool> place_in_results(const MemoryGraph& graph, const Lives& lives)
     return lives.is_result(a) && !lives.is_result(b);
   });
 
+  const StepParts parts(lives.last() + 1);
   std::vector<ReusedMemory> memories;
   std::vector<uint32_t> memory_of(buffers.size(), kNone);  // by set
   const auto may_touch = [&](uint32_t later, uint32_t earlier) {
@@ -435,18 +447,22 @@ std::vector<bool> place_in_results(const MemoryGraph& graph, const Lives& lives)
   const auto take = [&](uint32_t set, uint32_t memory) {
     memory_of[set] = memory;
     for (uint32_t b : members(set))
-      if (lives.span(b).start != kNone) memories[memory].take(lives.span(b), b);
+      if (lives.span(b).start != kNone) memories[memory].take(lives.span(b), b, parts);
   };
   for (uint32_t set : sets) {
     if (lives.is_result(set)) {
       // A memory that is never free is of no use.
       if (members(set).size() == 1 && lives.span(set).start == 0) continue;
-      memories.emplace_back(lives.last() + 1);
+      memories.emplace_back();
       take(set, static_cast<uint32_t>(memories.size() - 1));
       continue;
     }
     if (!lives.is_temporary(set)) continue;
+    uint64_t touched = 0;
+    for (uint32_t b : members(set))
+      if (lives.span(b).start != kNone) touched |= parts.touched(lives.span(b));
     const auto fits = [&](uint32_t memory) {
+      if (memories[memory].fills(touched)) return false;
       for (uint32_t b : members(set))
         if (lives.span(b).start != kNone && !memories[memory].is_free(lives.span(b), b, may_touch))
           return false;

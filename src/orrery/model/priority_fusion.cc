@@ -1,7 +1,6 @@
 #include "orrery/model/priority_fusion.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
 #include <queue>
@@ -101,6 +100,8 @@ class PriorityFusion::Queue {
     double times = 0;         ///< How often the whole of it is read.
     uint32_t slot = kNoNode;  ///< Among the readers of the value.
   };
+  using Accesses = SmallVector<Access, 3>;
+  using Places = SmallVector<float, 6>;
   /// Of a value: a kernel that reads it.
   struct Reader {
     uint32_t kernel = 0;
@@ -117,10 +118,10 @@ class PriorityFusion::Queue {
   };
   /// A kernel is known by the node whose result it stores.
   struct Kernel {
-    std::vector<uint32_t> nodes;  ///< What else it computes, ascending.
-    std::vector<Access> operands;
-    std::array<float, kMostPlaces> places{};  ///< How often each is computed.
-    bool stored = false;                      ///< Not fused into others.
+    IdList nodes;  ///< What else it computes, ascending.
+    Accesses operands;
+    Places places;        ///< How often each is computed.
+    bool stored = false;  ///< Not fused into others.
     double work = 0;
     double numbers = 0;  ///< Bytes of constants of one number, wherever they are used.
     double blocks = 1;
@@ -179,7 +180,7 @@ class PriorityFusion::Queue {
     }
   }
 
-  static double times(const std::array<float, kMostPlaces>& places, uint32_t mask) {
+  static double times(const Places& places, uint32_t mask) {
     double sum = 0;
     for (; mask != 0; mask &= mask - 1)
       sum += static_cast<double>(places[static_cast<size_t>(std::countr_zero(mask))]);
@@ -200,9 +201,7 @@ class PriorityFusion::Queue {
     }
     kernel.operands.clear();
     own_of_operand_.clear();
-    kernel.places.fill(0);
-    kernel.places[0] = 1;
-    size_t places = 1;
+    kernel.places = {1};
     kernel.work = kernel.numbers = 0;
     kernel.reduces = kernel.updates = false;
     masks_[count - 1] = 1;
@@ -239,8 +238,8 @@ class PriorityFusion::Queue {
         uint8_t& own =
             inside ? own_[place_of_node_[producer]] : own_of_operand_[place_of_value_[v]];
         if (own == kNone) {
-          places = std::min(places + 1, kMostPlaces);
-          own = static_cast<uint8_t>(places - 1);
+          if (kernel.places.size() < kMostPlaces) kernel.places.push_back(0);
+          own = static_cast<uint8_t>(kernel.places.size() - 1);
         }
         kernel.places[own] += static_cast<float>(computed * reads(node, input));
         mask |= uint32_t{1} << own;
@@ -400,7 +399,7 @@ class PriorityFusion::Queue {
     const Kernel producer = std::move(kernels_[n]);
     kernels_[n] = {};
     for (const Access& a : producer.operands) detach(a);
-    std::vector<uint32_t> changed;
+    IdList changed;
     for (const Reader& reader : readers_[value]) {
       if (!reader.live) continue;
       const uint32_t r = reader.kernel;
@@ -410,7 +409,7 @@ class PriorityFusion::Queue {
       const auto at = std::lower_bound(merged_.begin(), merged_.end(), n);
       if (at == merged_.end() || *at != n) merged_.insert(at, n);
       kernels_[r].nodes = merged_;
-      before_.swap(kernels_[r].operands);
+      before_ = std::move(kernels_[r].operands);
       measure(r);
       for (Access& a : kernels_[r].operands)
         for (const Access& b : before_)
@@ -440,9 +439,9 @@ class PriorityFusion::Queue {
   double clock_ = 1;
   double work_per_core_ = 1;
   double l2_bytes_ = 0;
-  std::vector<Kernel> kernels_;               ///< By the node that makes the result.
-  std::vector<std::vector<Reader>> readers_;  ///< By value.
-  std::vector<uint32_t> version_;             ///< Of each kernel's place in the queue.
+  std::vector<Kernel> kernels_;                  ///< By the node that makes the result.
+  std::vector<SmallVector<Reader, 2>> readers_;  ///< By value.
+  std::vector<uint32_t> version_;                ///< Of each kernel's place in the queue.
   std::vector<Producer> producers_;
   std::priority_queue<Candidate> queue_;
   // Of `measure`: the last visit that met a node or value, and its place in the kernel.
@@ -450,8 +449,8 @@ class PriorityFusion::Queue {
   std::vector<uint32_t> seen_node_, place_of_node_, seen_value_, place_of_value_;
   std::vector<uint32_t> masks_;
   std::vector<uint8_t> own_, own_of_operand_;
-  std::vector<uint32_t> merged_;
-  std::vector<Access> before_;
+  IdList merged_;
+  Accesses before_;
 };
 
 double xla_work(Opcode code, ElementType element) {

@@ -155,12 +155,13 @@ class Merger {
  public:
   Merger(const Workload& w, FusionGraph& g) : w_(w), g_(g) {}
 
-  void run() {
+  bool run() {
     const auto value_count = static_cast<uint32_t>(g_.values.size());
     for (uint32_t v = 0; v < value_count; ++v) {
       if (g_.values[v].users.size() < 2) continue;
       for (uint32_t side : {0u, 1u}) merge_users(v, side);
     }
+    return changed_;
   }
 
  private:
@@ -221,6 +222,7 @@ class Merger {
       for (uint32_t u : g_.values[g_.nodes[d].outputs[0]].users) at_last &= u > last;
     }
     if (!at_first && !at_last) return;
+    changed_ = true;
 
     ProductShape shape = product_shape(w_, g_, g_.nodes[first]);
     int64_t& kept = side == 0 ? shape.n : shape.m;
@@ -236,8 +238,7 @@ class Merger {
         g_.add_value(g_.add_type(operand, {shape.k, kept}, operand.element));
     const uint32_t result = g_.add_value(g_.add_type(
         operand, {shape.m, shape.n}, g_.values[g_.nodes[first].outputs[0]].type->element));
-    std::vector<uint32_t> parts;
-    parts.reserve(dots.size());
+    IdList parts;
     for (uint32_t d : dots) parts.push_back(g_.nodes[d].inputs[1 - side]);
     const uint32_t shared = g_.nodes[first].inputs[side];
     uint64_t after = place;
@@ -259,6 +260,7 @@ class Merger {
 
   const Workload& w_;
   FusionGraph& g_;
+  bool changed_ = false;
 };
 
 }  // namespace
@@ -294,13 +296,13 @@ bool is_vector_product(const Workload& w, const FusionGraph& graph, const Fusion
 }
 
 void merge_products(const Workload& w, FusionGraph& graph) {
-  Merger(w, graph).run();
-  graph.order(w, false);
+  if (Merger(w, graph).run()) graph.order(w, false);
 }
 
 void expand_grouped_products(const Workload& w, FusionGraph& graph) {
   std::map<std::pair<uint32_t, int64_t>, uint32_t> spread;  // rows, by value and groups
   const size_t count = graph.nodes.size();
+  bool changed = false;
   for (size_t n = 0; n < count; ++n) {
     if (graph.nodes[n].code != Opcode::k_grouped_dot || graph.nodes[n].inputs.size() < 3) continue;
     const Type& rows = *graph.values[graph.nodes[n].inputs[0]].type;
@@ -308,13 +310,14 @@ void expand_grouped_products(const Workload& w, FusionGraph& graph) {
     if (rows.rank() < 1 || weights.rank() < 3) continue;
     const int64_t groups = std::max<int64_t>(1, weights.dims[0]);
     const int64_t depth = std::max<int64_t>(1, rows.dims.back());
+    changed = true;
     ProductShape shape;
     shape.k = joined(groups, depth);
     shape.m = std::max<int64_t>(1, rows.elements / depth);
     shape.n = std::max<int64_t>(1, weights.elements / shape.k);
     shape.weight = weights.element;
     shape.filled = 1 / static_cast<float>(groups);
-    const std::vector<uint32_t> inputs = graph.nodes[n].inputs;
+    const IdList inputs = graph.nodes[n].inputs;
     const auto [at, added] = spread.try_emplace({inputs[0], groups});
     if (added) {
       at->second = graph.add_value(graph.add_type(rows, {shape.m, shape.k}, rows.element));
@@ -331,7 +334,7 @@ void expand_grouped_products(const Workload& w, FusionGraph& graph) {
     node.shape = static_cast<int32_t>(graph.shapes.size());
     graph.shapes.emplace_back(shape);
   }
-  graph.order(w, false);
+  if (changed) graph.order(w, false);
 }
 
 void reduce_vector_products(const Workload& w, FusionGraph& graph) {
@@ -364,7 +367,7 @@ void reduce_vector_products(const Workload& w, FusionGraph& graph) {
     const uint32_t factor = node.inputs[matrix];
     const uint32_t product = graph.add_value(graph.add_type(
         *graph.values[factor].type, {shape.k, results}, graph.values[factor].type->element));
-    std::vector<uint32_t> inputs = node.inputs;
+    IdList inputs = node.inputs;
     if (matrix == 1) std::swap(inputs[0], inputs[1]);
     node.inputs = {product};
     const uint64_t position = node.position - 1;
@@ -372,7 +375,7 @@ void reduce_vector_products(const Workload& w, FusionGraph& graph) {
     graph.insert(position, id, Opcode::k_multiply, FusionKind::kFusible, product).inputs =
         std::move(inputs);
   }
-  graph.order(w, false);
+  if (graph.nodes.size() > count) graph.order(w, false);
 }
 
 void split_products(const Workload& w, FusionGraph& graph) {
@@ -402,7 +405,7 @@ void split_products(const Workload& w, FusionGraph& graph) {
                 FusionKind::kFusible, whole)
         .inputs = {partial};
   }
-  graph.order(w, false);
+  if (graph.nodes.size() > count) graph.order(w, false);
 }
 
 void split_reductions(const Workload& w, FusionGraph& graph) {
@@ -419,7 +422,7 @@ void split_reductions(const Workload& w, FusionGraph& graph) {
     if (to.elements <= 1 || from.elements / to.elements <= kLongReduction) continue;
     split_reduction(graph, n, from.elements / to.elements, to.element);
   }
-  graph.order(w, false);
+  if (graph.nodes.size() > count) graph.order(w, false);
 }
 
 void scatter_into_sums(const Workload& w, FusionGraph& graph) {
@@ -449,7 +452,7 @@ void expand_window_gradients(const Workload& w, FusionGraph& graph) {
   for (size_t n = 0; n < count; ++n) {
     if (graph.nodes[n].code != Opcode::k_select_and_scatter || graph.nodes[n].inputs.size() < 2)
       continue;
-    const std::vector<uint32_t> inputs = graph.nodes[n].inputs;
+    const IdList inputs = graph.nodes[n].inputs;
     const uint64_t position = graph.nodes[n].position;
     const OpId op = graph.nodes[n].op;
     const uint32_t unpadded = without_padding(graph, n);
@@ -488,7 +491,7 @@ void expand_window_gradients(const Workload& w, FusionGraph& graph) {
     for (uint32_t u : graph.values[node.outputs[0]].users)
       if (graph.nodes[u].code == Opcode::k_select) graph.nodes[u].inputs.push_back(kept_zeros);
   }
-  graph.order(w, true);
+  if (graph.nodes.size() > count) graph.order(w, true);
 }
 
 }  // namespace orrery

@@ -1,8 +1,6 @@
 #include "orrery/model/region_graph.h"
 
 #include <algorithm>
-#include <unordered_map>
-#include <unordered_set>
 #include <utility>
 
 #include "orrery/kernel/describe.h"
@@ -17,7 +15,32 @@ constexpr size_t kMostPaths = size_t{1} << 16;
 /// cuBLAS takes matrices whose rows are multiples of this long.
 constexpr int64_t kAlignedElements = 8;
 
+/// A set of small numbers that is emptied at once.
+class Marks {
+ public:
+  explicit Marks(size_t count) : round_(count, 0) {}
+  void clear() { ++now_; }
+  bool contains(uint32_t i) const { return round_[i] == now_; }
+  /// Whether it was not there before.
+  bool insert(uint32_t i) { return std::exchange(round_[i], now_) != now_; }
+
+ private:
+  std::vector<uint32_t> round_;
+  uint32_t now_ = 1;
+};
+
 }  // namespace
+
+class RegionGraph::Scratch {
+ public:
+  explicit Scratch(const FusionGraph& graph)
+      : values(graph.values.size()), nodes(graph.nodes.size()), place(graph.values.size()) {}
+
+  Marks values, nodes;
+  std::vector<uint32_t> place;  ///< By value, of those marked.
+  IdList waiting;
+  FusedGroup group;
+};
 
 RegionGraph::RegionGraph(const Workload& w, const Device& device, const FusionRules& rules,
                          const SmallFunctions& small, RegionId region,
@@ -66,17 +89,23 @@ bool RegionGraph::runs_with_epilogue(const FusionGroup& group) const {
   return std::min(shape.m, shape.n) >= kLibraryProductRows;
 }
 
-Kernel RegionGraph::kernel_of_group(uint32_t g, OpId* named, uint32_t* fused) const {
+Kernel RegionGraph::kernel_of_group(uint32_t g, Scratch& scratch, OpId* named,
+                                    uint32_t* fused) const {
   const FusionGroup& nodes = groups_[g];
   const Node& hero = graph_.nodes[nodes.hero];
   *named = hero.op;
   *fused = static_cast<uint32_t>(nodes.nodes.size());
-  FusedGroup group;
-  std::unordered_map<uint32_t, uint32_t> local;
+  FusedGroup& group = scratch.group;
+  group.nodes.clear();
+  group.values.clear();
+  group.stored.clear();
+  scratch.values.clear();
   const auto place = [&](uint32_t value) {
-    const auto [at, added] = local.emplace(value, static_cast<uint32_t>(group.values.size()));
-    if (added) group.values.push_back(graph_.values[value].type);
-    return at->second;
+    if (scratch.values.insert(value)) {
+      scratch.place[value] = static_cast<uint32_t>(group.values.size());
+      group.values.push_back(graph_.values[value].type);
+    }
+    return scratch.place[value];
   };
   for (uint32_t n : nodes.nodes) {
     const Node& node = graph_.nodes[n];
@@ -117,6 +146,8 @@ Kernel RegionGraph::kernel_of_group(uint32_t g, OpId* named, uint32_t* fused) co
 
 void RegionGraph::emit(double count, std::vector<Launch>& launches) const {
   if (count <= 0) return;
+  Scratch scratch(graph_);
+  launches.reserve(launches.size() + groups_.size());
   for (uint32_t g = 0; g < groups_.size(); ++g) {
     if (const OpId root = graph_.nodes[groups_[g].root].op;
         library_ != nullptr && library_->decides(root)) {
@@ -127,12 +158,13 @@ void RegionGraph::emit(double count, std::vector<Launch>& launches) const {
       continue;
     }
     Launch launch;
-    launch.kernel = kernel_of_group(g, &launch.op, &launch.fused);
+    launch.kernel = kernel_of_group(g, scratch, &launch.op, &launch.fused);
     launch.count = count;
     const Cost& c = launch.kernel.cost;
     if (c.flops() == 0 && c.bytes() == 0) continue;  // nothing to run: empty tensors, waits
     launches.push_back(launch);
-    for (uint32_t v : copied_updates(g)) launches.push_back(copy_of(graph_.values[v], count));
+    for (uint32_t v : copied_updates(g, scratch))
+      launches.push_back(copy_of(graph_.values[v], count));
   }
   // Results that are arguments, or views of them, are copied out.
   for (const Value& value : graph_.values)
@@ -150,45 +182,53 @@ Launch RegionGraph::copy_of(const Value& value, double count) const {
   return launch;
 }
 
-std::vector<uint32_t> RegionGraph::copied_updates(uint32_t group) const {
+std::vector<uint32_t> RegionGraph::copied_updates(uint32_t group, Scratch& scratch) const {
   std::vector<uint32_t> updated;
   if (!rules_.layouts) return updated;
   bool turns = false;
-  std::unordered_set<uint32_t> read;
+  Marks& read = scratch.values;
+  read.clear();
   for (uint32_t n : groups_[group].nodes) {
     const Node& node = graph_.nodes[n];
     turns |= node.inserted && node.code == Opcode::k_transpose;
-    read.insert(node.inputs.begin(), node.inputs.end());
+    for (uint32_t v : node.inputs) read.insert(v);
     for (uint32_t v : node.outputs)
-      if (read.count(graph_.values[v].replaced) > 0) updated.push_back(v);
+      if (const uint32_t old = graph_.values[v].replaced; old != kNone && read.contains(old))
+        updated.push_back(v);
   }
   if (!turns || updated.size() < 2) updated.clear();
   return updated;
 }
 
-bool RegionGraph::is_read_where_written(uint32_t group, uint32_t operand, uint32_t result) const {
-  std::unordered_set<uint32_t> reached{operand};
+bool RegionGraph::is_read_where_written(uint32_t group, uint32_t operand, uint32_t result,
+                                        Scratch& scratch) const {
+  Marks& reached = scratch.values;
+  reached.clear();
+  reached.insert(operand);
   bool reaches = false;
   bool first_reduction = true;
   // Nodes stand in program order: one pass follows every path.
   for (uint32_t n : groups_[group].nodes) {
     const Node& node = graph_.nodes[n];
     const bool reads = std::any_of(node.inputs.begin(), node.inputs.end(),
-                                   [&](uint32_t v) { return reached.count(v) > 0; });
+                                   [&](uint32_t v) { return reached.contains(v); });
     const bool runs_before = node.code == Opcode::k_reduce && std::exchange(first_reduction, false);
     if (!reads || runs_before) continue;
     if (!is_elementwise(node.code)) return false;
-    reached.insert(node.outputs.begin(), node.outputs.end());
-    reaches |= std::count(node.outputs.begin(), node.outputs.end(), result) > 0;
+    for (uint32_t v : node.outputs) {
+      reached.insert(v);
+      reaches |= v == result;
+    }
   }
   return reaches;
 }
 
-std::vector<uint32_t> RegionGraph::reads_of_group(uint32_t group) const {
+IdList RegionGraph::reads_of_group(uint32_t group, Scratch& scratch) const {
   const FusionGroup& nodes = groups_[group];
-  std::vector<uint32_t> reads;
-  std::unordered_set<uint32_t> seen_values, seen_nodes;
-  std::vector<uint32_t> waiting;
+  IdList reads;
+  scratch.values.clear();
+  scratch.nodes.clear();
+  IdList& waiting = scratch.waiting;
   const auto is_inside = [&](uint32_t node) {
     const auto& groups = graph_.nodes[node].groups;
     return std::find(groups.begin(), groups.end(), group) != groups.end();
@@ -198,12 +238,12 @@ std::vector<uint32_t> RegionGraph::reads_of_group(uint32_t group) const {
     while (!waiting.empty()) {
       const uint32_t n = waiting.back();
       waiting.pop_back();
-      if (!seen_nodes.insert(n).second) continue;
+      if (!scratch.nodes.insert(n)) continue;
       for (uint32_t v : graph_.nodes[n].inputs) {
         const uint32_t producer = graph_.values[v].producer;
         if (producer != kNone && is_inside(producer))
           waiting.push_back(producer);
-        else if (seen_values.insert(v).second)
+        else if (scratch.values.insert(v))
           reads.push_back(v);
       }
     }
@@ -237,11 +277,11 @@ LibraryCall RegionGraph::call_of(const Node& node) const {
   return library_call(kernel, device_, aligned);
 }
 
-void RegionGraph::add_step(uint32_t group, const Copies& copies, std::vector<bool>& written,
-                           RegionKernels& kernels) const {
+void RegionGraph::add_step(uint32_t group, const Copies& copies, Scratch& scratch,
+                           std::vector<bool>& written, RegionKernels& kernels) const {
   RegionKernels::Step& step = kernels.steps.emplace_back();
   step.op = graph_.nodes[groups_[group].root].op;
-  step.reads = reads_of_group(group);
+  step.reads = reads_of_group(group, scratch);
   for (uint32_t n : groups_[group].nodes) {
     const Node& node = graph_.nodes[n];
     if (rules_.plans_memory && op_class(node.code) == OpClass::kContraction) {
@@ -261,7 +301,7 @@ void RegionGraph::add_step(uint32_t group, const Copies& copies, std::vector<boo
       for (uint32_t v : step.reads)
         if (graph_.values[v].type->bytes == type.bytes &&
             graph_.values[v].type->elements == type.elements &&
-            is_read_where_written(group, v, write.value))
+            is_read_where_written(group, v, write.value, scratch))
           write.may_overwrite.push_back(v);
     }
   }
@@ -278,8 +318,9 @@ RegionKernels RegionGraph::kernels() const {
   RegionKernels kernels;
   kernels.arguments = graph_.arguments;
   kernels.results = graph_.results;
+  kernels.values.reserve(graph_.values.size());
   for (const Value& value : graph_.values) kernels.values.push_back({value.type, value.borrowed});
-  std::vector<std::vector<uint32_t>> groups_at(graph_.nodes.size());
+  std::vector<IdList> groups_at(graph_.nodes.size());
   Copies copies;
   for (uint32_t g = 0; g < groups_.size(); ++g) {
     groups_at[groups_[g].root].push_back(g);
@@ -289,10 +330,12 @@ RegionKernels RegionGraph::kernels() const {
     kernels.values.push_back({graph_.values[value].type, false});
   }
   std::vector<bool> written(graph_.values.size(), false);
+  Scratch scratch(graph_);
+  kernels.steps.reserve(groups_.size());
   for (uint32_t root = 0; root < graph_.nodes.size(); ++root) {
     const Node& last = graph_.nodes[root];
     if (last.kind != Kind::kControl) {
-      for (uint32_t g : groups_at[root]) add_step(g, copies, written, kernels);
+      for (uint32_t g : groups_at[root]) add_step(g, copies, scratch, written, kernels);
       continue;
     }
     RegionKernels::Step& step = kernels.steps.emplace_back();

@@ -37,25 +37,29 @@ class RegionGraph {
   /// Values that a kernel makes for one node alone: by that node and the value.
   using Copies = std::map<std::pair<uint32_t, uint32_t>, uint32_t>;
 
-  void add_step(uint32_t group, const Copies& copies, std::vector<bool>& written,
+  /// What the methods below note while they look at one kernel.
+  class Scratch;
+
+  void add_step(uint32_t group, const Copies& copies, Scratch& scratch, std::vector<bool>& written,
                 RegionKernels& kernels) const;
   /// Whether a library runs the product with what follows it, scales and biases, at no further
   /// work.
   bool runs_with_epilogue(const FusionGroup& group) const;
-  Kernel kernel_of_group(uint32_t group, OpId* named, uint32_t* fused) const;
+  Kernel kernel_of_group(uint32_t group, Scratch& scratch, OpId* named, uint32_t* fused) const;
   Launch copy_of(const Value& value, double count) const;
   /// Results of a kernel that belong into buffers it reads but are copied there: one that turns
   /// what it reads and has several such results overwrites none of them.
-  std::vector<uint32_t> copied_updates(uint32_t group) const;
+  std::vector<uint32_t> copied_updates(uint32_t group, Scratch& scratch) const;
   /// What a kernel reads, in the order in which XLA's fusion puts it: what a node reads itself
   /// before what the nodes it takes in read, of those the last first.
-  std::vector<uint32_t> reads_of_group(uint32_t group) const;
+  IdList reads_of_group(uint32_t group, Scratch& scratch) const;
   /// How XLA runs a product or a convolution.
   LibraryCall call_of(const Node& node) const;
   /// Whether some kernel that holds no copy of `producer` reads `value`.
   bool is_read_outside(const Node& producer, uint32_t value) const;
   /// Whether a kernel reads of `operand` only the element of `result` that it writes.
-  bool is_read_where_written(uint32_t group, uint32_t operand, uint32_t result) const;
+  bool is_read_where_written(uint32_t group, uint32_t operand, uint32_t result,
+                             Scratch& scratch) const;
   /// Whether `group` is the one of its groups in which a node's results reach memory.
   bool is_stored_by(uint32_t node, uint32_t group) const;
 

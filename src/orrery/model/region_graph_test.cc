@@ -96,7 +96,7 @@ TEST(RegionGraph, EachLibraryProductReadsItsOwnCopy) {
   const uint32_t one = k.steps[0].writes.at(0).value, other = k.steps[1].writes.at(0).value;
   EXPECT_NE(one, other);
   EXPECT_EQ(k.values[one].type->bytes, k.values[other].type->bytes);
-  EXPECT_THAT((std::vector{k.steps[2].reads.at(0), k.steps[3].reads.at(0)}),
+  EXPECT_THAT((std::vector{k.steps[2].reads.front(), k.steps[3].reads.front()}),
               testing::UnorderedElementsAre(one, other));
 }
 
@@ -161,9 +161,9 @@ TEST(RegionGraph, AFiltersGradientReadsWhatItsConvolutionRead) {
   // The library writes it as it reads filters, outputs outermost; a kernel of its own turns it.
   const auto turns = writer_of(k.results.at(1));
   ASSERT_NE(turns, k.steps.end());
-  const auto convolves = writer_of(turns->reads.at(0));
+  const auto convolves = writer_of(turns->reads.front());
   ASSERT_NE(convolves, k.steps.end());
-  EXPECT_EQ(k.values[convolves->reads.at(0)].type->bytes, int64_t{40} * 96 * 96 * 192 * 2);
+  EXPECT_EQ(k.values[convolves->reads.front()].type->bytes, int64_t{40} * 96 * 96 * 192 * 2);
 }
 
 /// A normalisation over all but the last dimension and the gradient of it, as batch normalisation

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "orrery/base/small_vector.h"
 #include "orrery/model/library_workspace.h"
 #include "orrery/model/memory_planner.h"
 #include "orrery/workload/workload.h"
@@ -24,13 +25,13 @@ struct RegionKernels {
     /// What an update in place updates, else none.
     uint32_t updates = UINT32_MAX;
     /// Values of its size that are read only where it is written.
-    std::vector<uint32_t> may_overwrite;
+    IdList may_overwrite;
   };
   struct Step {
     OpId op;                   ///< That names it.
     bool runs_bodies = false;  ///< A loop, a branch or a call: reads and writes stand in order.
     LibraryCall call;
-    std::vector<uint32_t> reads;
+    IdList reads;
     std::vector<Write> writes;
   };
   std::vector<Value> values;
