@@ -9,7 +9,10 @@
 # from Python; the P4's begins from a fit over the other four, for its single products ran at a
 # fraction of its clock, which calibrate sees by the rest and leaves out. The generic fits are for
 # devices that have none of their own: one for each protocol, since tables that were measured in
-# different ways are not to be mixed.
+# different ways are not to be mixed. b200.vllm is of 264 rows of aiconfigurator's B200 (Apache-2.0,
+# campaign_checkpoints/b200_sxm at commits 8367b792, 019f1a1e and 77a06bf6: products in bf16, attention,
+# and a part of the experts' table), begun from the generic fit; it is made again where they lie in
+# the folder of public tables as b200_sxm_*.csv.
 set -eu
 program=$1
 tables=${2:-../shared/data}/gpu/silicon
@@ -60,3 +63,9 @@ for pair in a100-sxm-80gb:a100_sxm h100-sxm:h100_sxm h200:h200_sxm l40s:l40s; do
   done
 done
 "$program" calibrate generic "$@" --stack vllm --hold-out 5 --out data/kernels/generic.vllm.json
+if [ -e "${tables}/b200_sxm_gemm.csv" ]; then
+  "$program" calibrate b200 --from "${tables}/b200_sxm_gemm.csv" \
+    --from "${tables}/b200_sxm_context_attention.csv" \
+    --from "${tables}/b200_sxm_generation_attention.csv" --from "${tables}/b200_sxm_moe.csv" \
+    --stack vllm --hold-out 5 --out data/kernels/b200.vllm.json
+fi

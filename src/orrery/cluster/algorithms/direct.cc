@@ -32,10 +32,10 @@ class Direct final : public CollectiveAlgorithm {
     else
       work.hops_outside = 1;
     if (kind == CollectiveKind::kSendReceive || kind == CollectiveKind::kPermute) {
-      // One neighbour: of a node's ranks the last sends to another node, or all where each is
-      // alone on its node.
+      // One neighbour: of a node's ranks the last sends to another node, through its own of the
+      // adapters that the node's ranks have.
       work.wire_inside = bytes;
-      if (place.nodes > 1) work.wire_outside = bytes;
+      if (place.nodes > 1) work.wire_outside = bytes * p;
       return work;
     }
     if (kind == CollectiveKind::kAllToAll) {

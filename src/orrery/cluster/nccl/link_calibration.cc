@@ -482,6 +482,7 @@ std::vector<MeasuredCollective> read_collectives(const Source& table) {
   int type = reader.column(foreign ? "nccl_dtype" : "dtype");
   if (type < 0 && foreign) type = reader.column("allreduce_dtype");
   const int backend = reader.column("backend");
+  const int stride = reader.column("stride");
   std::vector<MeasuredCollective> rows;
   while (reader.next()) {
     MeasuredCollective row;
@@ -491,15 +492,20 @@ std::vector<MeasuredCollective> read_collectives(const Source& table) {
       throw Error(ErrorKind::kInput, reader.location(kind), e.message());
     }
     row.call.type = type < 0 ? ElementType::kF32 : type_at(reader, static_cast<size_t>(type));
-    const double count = number_at(reader, ranks);
-    if (count != std::floor(count) || count > 1e6)
-      throw Error(ErrorKind::kInput, reader.location(ranks), "not a count of ranks");
-    row.call.group.size = static_cast<int>(count);
+    const auto whole = [&](size_t column, const char* what) {
+      const double count = number_at(reader, column);
+      if (count != std::floor(count) || count > 1e6)
+        throw Error(ErrorKind::kInput, reader.location(column), fmt::format("not a {}", what));
+      return static_cast<int>(count);
+    };
+    row.call.group.size = whole(ranks, "count of ranks");
+    if (stride >= 0) row.call.group.stride = whole(static_cast<size_t>(stride), "stride");
     row.call.bytes =
         Bytes(number_at(reader, size) * (foreign ? bit_width(row.call.type) / 8.0 : 1.0));
     row.time = Seconds(number_at(reader, time) * (foreign ? 1e-3 : 1e-6));
     row.key = fmt::format("{} {} {} {:.0f}", name(row.call.kind), mlir_name(row.call.type),
                           row.call.group.size, row.call.bytes.value);
+    if (row.call.group.stride > 1) row.key += fmt::format(" {}", row.call.group.stride);
     row.eager = backend >= 0 && reader.field(static_cast<size_t>(backend)).ends_with("eager");
     row.line = reader.line();
     rows.push_back(std::move(row));

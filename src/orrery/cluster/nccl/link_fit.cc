@@ -116,8 +116,17 @@ CollectiveTrust trust_of(const LinkFit& fit, const Cluster& cluster, const Colle
   if (fit.system != cluster.device.name || inside.name != fit.fabric)
     return {"extrapolated",
             fmt::format("constants of {} systems over {}: {}", fit.system, fit.fabric, seen)};
-  if (!one_node)
-    return {"extrapolated", "inside a node " + seen + "; no rows of several nodes were fitted"};
+  if (!one_node) {
+    const auto& of_nodes = fit.network.held_out;
+    if (of_nodes.empty())
+      return {"extrapolated", "inside a node " + seen + "; no rows of several nodes were fitted"};
+    return {
+        "extrapolated",
+        fmt::format("over two nodes of {} {:.0f} % mean error on {:.0f} rows held out of the fit; "
+                    "hosts differ by more",
+                    fit.network.system == "generic" ? "H100 and of B200" : fit.network.system,
+                    100 * of_nodes.at("mean"), of_nodes.at("rows"))};
+  }
   if (!is_measured(call.kind))
     return {"extrapolated",
             fmt::format("a {} was not measured; of others {}", name(call.kind), seen)};
@@ -247,20 +256,32 @@ LinkFit link_fit_from_json(const JsonValue& value) {
   return fit;
 }
 
+LinkFit load_generic_link_fit(const std::string& fabric, const std::string& data) {
+  const fs::path path =
+      fs::path(data) / "collectives" / fmt::format("generic.{}.nccl.json", fabric);
+  return link_fit_from_json(JsonValue::parse(Source::from_file(path.string())));
+}
+
 LinkFit load_link_fit(const Cluster& cluster, const std::string& data, std::string_view library) {
   const std::string& fabric = cluster.tiers.front().name;
   const std::string& generation = cluster.device.architecture;
   const bool older = generation == "ampere" || generation == "volta" || generation == "pascal";
   const fs::path folder = fs::path(data) / "collectives";
   std::error_code code;
-  for (const std::string& name :
-       {cluster.device.name + "." + fabric, (older ? "a100-sxm-80gb." : "generic.") + fabric}) {
-    const std::string path = (folder / fmt::format("{}.{}.json", name, library)).string();
-    if (fs::exists(path, code))
-      return link_fit_from_json(JsonValue::parse(Source::from_file(path)));
+  std::vector<std::string> systems{cluster.device.name + "." + fabric};
+  if (!cluster.device.kernels_like.empty())
+    systems.push_back(cluster.device.kernels_like + "." + fabric);
+  systems.push_back((older ? "a100-sxm-80gb." : "generic.") + fabric);
+  fs::path path = folder / fmt::format("generic.nvlink.{}.json", library);
+  for (const std::string& system : systems) {
+    const fs::path own = folder / fmt::format("{}.{}.json", system, library);
+    if (!fs::exists(own, code)) continue;
+    path = own;
+    break;
   }
-  const fs::path any = folder / fmt::format("generic.nvlink.{}.json", library);
-  return link_fit_from_json(JsonValue::parse(Source::from_file(any.string())));
+  LinkFit fit = link_fit_from_json(JsonValue::parse(Source::from_file(path.string())));
+  fit.network = load_network_fit(cluster.device, data);
+  return fit;
 }
 
 }  // namespace orrery

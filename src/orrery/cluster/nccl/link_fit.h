@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "orrery/cluster/algorithm.h"
+#include "orrery/cluster/nccl/network_fit.h"
 #include "orrery/learn/json_value.h"
 
 namespace orrery {
@@ -68,6 +68,7 @@ struct LinkFit {
   std::map<std::string, double, std::less<>> eager_host_us;
   double eager_copy_share = 0;
   std::map<std::string, double, std::less<>> held_out;  ///< Errors on rows not fitted, by name.
+  NetworkFit network;  ///< What several nodes add; a file of its own.
 
   /// The constants; where these were not measured those of another algorithm or kind, in the
   /// order in which they are alike.
@@ -87,8 +88,10 @@ std::string to_json(const LinkFit& fit);
 LinkFit link_fit_from_json(const JsonValue& value);
 
 /// The fit of `cluster`'s inner tier under `data`/collectives: DEVICE.FABRIC.LIBRARY.json, or
-/// else that of the A100 for older GPUs and generic.FABRIC.LIBRARY.json, of Hopper, for others,
-/// or else generic.nvlink.LIBRARY.json.
+/// else that of a device of the same chip, or else that of the A100 for older GPUs and
+/// generic.FABRIC.LIBRARY.json, of Hopper, for others, or else generic.nvlink.LIBRARY.json.
 LinkFit load_link_fit(const Cluster& cluster, const std::string& data, std::string_view library);
+/// That over several devices, for NCCL.
+LinkFit load_generic_link_fit(const std::string& fabric, const std::string& data);
 
 }  // namespace orrery

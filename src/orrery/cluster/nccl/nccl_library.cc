@@ -25,8 +25,8 @@ double net_channels(const Cluster& cluster, const GroupPlace& place) {
   return std::min(16.0, adapters * (hopper ? 4 : 2));
 }
 
-/// No collective over several nodes was fitted: one standard deviation as a prior, and as much
-/// again of the device where its own links were not measured.
+/// One standard deviation as a prior: how far hosts and their networks differ at least, and as
+/// much again of the device where its own links were not measured.
 constexpr double kNetSpread = 0.2;
 constexpr double kUnmeasuredSpread = 0.2;
 
@@ -37,7 +37,7 @@ NcclModel::NcclModel(const Cluster& cluster, LinkFit fit, const CollectiveBindin
     : cluster_(cluster), fit_(std::move(fit)), custom_(custom) {
   const auto& registry = Registry<CollectiveAlgorithm>::instance();
   for (const auto& entry : registry.entries()) {
-    Algorithm algorithm{entry.description.name, entry.create(), false, true, {}};
+    Algorithm algorithm{entry.description.name, entry.create(), false, true, {}, {}};
     for (const Protocol p : {Protocol::kLL, Protocol::kLL128, Protocol::kSimple})
       algorithm.in_nccl |= algorithm.code->in_nccl(p);
     if (!algorithm.in_nccl && custom == nullptr) continue;
@@ -46,6 +46,12 @@ NcclModel::NcclModel(const Cluster& cluster, LinkFit fit, const CollectiveBindin
       for (size_t p = 0; p < kProtocolCount; ++p)
         algorithm.constants[k][p] =
             fit_.of(static_cast<MeasuredKind>(k), algorithm.name, static_cast<Protocol>(p));
+    for (size_t k = 0; k < kCollectiveKindCount; ++k)
+      for (size_t p = 0; p < kProtocolCount; ++p) {
+        const auto protocol = static_cast<Protocol>(p);
+        algorithm.network[k][p] = fit_.network.of(static_cast<CollectiveKind>(k), algorithm.name,
+                                                  protocol, algorithm.code->net_share(protocol));
+      }
     algorithms_.push_back(std::move(algorithm));
   }
   if (!binding.algorithm.empty() && std::none_of(algorithms_.begin(), algorithms_.end(),
@@ -121,35 +127,39 @@ CollectiveWork NcclModel::work(const Choice& choice, const CollectiveCall& call,
   return algorithms_[choice.algorithm].code->work(call.kind, call.bytes, place, choice.protocol);
 }
 
-Seconds NcclModel::physical(const Algorithm& algorithm, Protocol protocol, MeasuredKind kind,
-                            Bytes bytes, const CollectiveWork& work,
+Seconds NcclModel::physical(const Choice& choice, const CollectiveCall& call,
                             const GroupPlace& place) const {
-  const LinkConstants& c =
-      algorithm.constants[static_cast<size_t>(kind)][static_cast<size_t>(protocol)];
-  double wire = work.wire_inside.value / (c.share * place.inside_bandwidth.value);
-  if (work.wire_outside.value > 0)
-    wire = std::max(wire, work.wire_outside.value / (algorithm.code->net_share(protocol) *
-                                                     place.outside_bandwidth.value));
-  const double latency = c.launch_us + work.hops_inside * c.hop_us +
-                         work.hops_outside * algorithm.code->net_hop(protocol);
-  double fill = 0;
-  if (place.nodes > 1) {
-    // The first chunk comes through hop by hop before all of them work at once. Inside a node
-    // the fitted hops hold it.
-    const double channels = net_channels(cluster_, place);
-    const double chunk = std::min(algorithm.code->chunk(protocol).value, bytes.value / channels);
-    fill =
-        channels * chunk *
-        (work.hops_inside / (c.share * place.inside_bandwidth.value) +
-         work.hops_outside / (algorithm.code->net_share(protocol) * place.outside_bandwidth.value));
-  }
-  return Seconds(latency * 1e-6 + fill + wire);
+  return physical(choice, call, place,
+                  algorithms_[choice.algorithm].network[static_cast<size_t>(call.kind)]
+                                                       [static_cast<size_t>(choice.protocol)]);
 }
 
 Seconds NcclModel::physical(const Choice& choice, const CollectiveCall& call,
-                            const GroupPlace& place) const {
-  return physical(algorithms_[choice.algorithm], choice.protocol, measured(choice, call.kind),
-                  call.bytes, work(choice, call, place), place);
+                            const GroupPlace& place, const NetworkConstants& network) const {
+  const Algorithm& algorithm = algorithms_[choice.algorithm];
+  const Protocol protocol = choice.protocol;
+  const CollectiveWork work = this->work(choice, call, place);
+  const LinkConstants& c = algorithm.constants[static_cast<size_t>(measured(choice, call.kind))]
+                                              [static_cast<size_t>(protocol)];
+  const double inside = c.share * place.inside_bandwidth.value;
+  double wire = work.wire_inside.value / inside;
+  double latency = c.launch_us;
+  double fill = 0;
+  if (place.nodes > 1) {
+    const double outside = network.share * place.outside_bandwidth.value;
+    wire = std::max(wire, work.wire_outside.value / outside);
+    latency += network.wait_us + work.hops_inside * network.hop * c.hop_us +
+               work.hops_outside * algorithm.code->net_hop(protocol);
+    // The first chunk comes through hop by hop before all of them work at once. Inside a node
+    // the fitted hops hold it.
+    const double channels = net_channels(cluster_, place);
+    const double chunk =
+        std::min(algorithm.code->chunk(protocol).value, call.bytes.value / channels);
+    fill = channels * chunk * (work.hops_inside / inside + work.hops_outside / outside);
+  } else {
+    latency += work.hops_inside * c.hop_us;
+  }
+  return Seconds(latency * 1e-6 + fill + wire);
 }
 
 Seconds NcclModel::time(const Choice& choice, const CollectiveCall& call,
@@ -211,7 +221,9 @@ class NcclPredictor final : public CollectivePredictor {
     auto& loadings = answer.estimate.loadings;
     if (!own_ || !is_measured(call.kind))
       loadings[static_cast<size_t>(ErrorFactor::kDevice)] = kUnmeasuredSpread;
-    if (place.nodes > 1) loadings[static_cast<size_t>(ErrorFactor::kCalibration)] = kNetSpread;
+    if (place.nodes > 1)
+      loadings[static_cast<size_t>(ErrorFactor::kCalibration)] =
+          static_cast<float>(std::max(kNetSpread, model_.fit().network.spread));
     return answer;
   }
 
@@ -233,7 +245,10 @@ class NcclPredictor final : public CollectivePredictor {
                                  model_.cluster().device.name));
     if (model_.cluster().tiers.size() > 1)
       list.emplace_back(
-          "over several nodes latencies are NCCL's own tuning constants, not measured ones");
+          model_.fit().network.constants.empty()
+              ? "over several nodes latencies are NCCL's own tuning constants, not measured ones"
+              : "over several nodes constants are of logs of two nodes of H100 and of B200; hosts "
+                "differ");
     return list;
   }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "orrery/cluster/nccl/link_fit.h"
+#include "orrery/cluster/nccl/network_fit.h"
 
 namespace orrery {
 
@@ -30,6 +31,13 @@ class NcclModel {
                       const GroupPlace& place) const;
   /// By physics alone, without corrections.
   Seconds physical(const Choice& choice, const CollectiveCall& call, const GroupPlace& place) const;
+  /// … with these constants of several nodes.
+  Seconds physical(const Choice& choice, const CollectiveCall& call, const GroupPlace& place,
+                   const NetworkConstants& network) const;
+  /// Of the adapters' bandwidth, where none was measured.
+  double unmeasured_share(const Choice& choice) const {
+    return algorithms_[choice.algorithm].code->net_share(choice.protocol);
+  }
   Seconds time(const Choice& choice, const CollectiveCall& call, const GroupPlace& place) const;
   /// Channels that NCCL opens for so many bytes.
   int channels(const Choice& choice, const CollectiveCall& call, const GroupPlace& place) const;
@@ -44,9 +52,8 @@ class NcclModel {
     bool in_nccl = true;
     bool allowed = true;
     std::array<std::array<LinkConstants, kProtocolCount>, kMeasuredKindCount> constants;
+    std::array<std::array<NetworkConstants, kProtocolCount>, kCollectiveKindCount> network;
   };
-  Seconds physical(const Algorithm& algorithm, Protocol protocol, MeasuredKind kind, Bytes bytes,
-                   const CollectiveWork& work, const GroupPlace& place) const;
   NcclTopology topology(const GroupPlace& place) const;
 
   Cluster cluster_;

@@ -107,21 +107,22 @@ std::shared_ptr<const PowerFit> load_power_fit(const Binding& binding) {
 
 FitChoice::FitChoice(const Device& device, const Binding& binding)
     : device_(device.name), stack_(binding.stack) {
-  if (!binding.fit.empty()) candidates_.push_back({binding.fit, Origin::kUser, nullptr});
+  if (!binding.fit.empty()) candidates_.push_back({binding.fit, Origin::kUser, false, nullptr});
   const std::string folder = kernels_folder(binding).string();
-  add_candidates(folder, device_, Origin::kExact, Origin::kOtherStack);
-  add_candidates(folder, kAnyDevice, Origin::kGeneric, Origin::kGenericOtherStack);
+  add_candidates(folder, device_, Origin::kOwn);
+  if (!device.kernels_like.empty()) add_candidates(folder, device.kernels_like, Origin::kAlike);
+  add_candidates(folder, kAnyDevice, Origin::kGeneric);
   // A file that cannot be read should end the request before its first kernel.
   if (!candidates_.empty()) candidates_.front().fit = load_tile_fit(candidates_.front().path);
 }
 
-void FitChoice::add_candidates(const std::string& folder, const std::string& device, Origin exact,
-                               Origin other_stack) {
+void FitChoice::add_candidates(const std::string& folder, const std::string& device,
+                               Origin origin) {
   auto fits = fits_of_device(folder, device);
   for (const std::string& stack : with_family(stack_))
     if (const auto found = fits.extract(stack); !found.empty())
-      candidates_.push_back({found.mapped(), exact, nullptr});
-  for (const auto& [stack, path] : fits) candidates_.push_back({path, other_stack, nullptr});
+      candidates_.push_back({found.mapped(), origin, false, nullptr});
+  for (const auto& [stack, path] : fits) candidates_.push_back({path, origin, true, nullptr});
 }
 
 const FitChoice::OfClass& FitChoice::of(TileClass tile_class) const {
@@ -133,12 +134,11 @@ const FitChoice::OfClass& FitChoice::of(TileClass tile_class) const {
 FitChoice::OfClass FitChoice::choose(TileClass tile_class) const {
   const std::lock_guard lock(reading_);
   for (Candidate& candidate : candidates_) {
-    const bool other_stack =
-        candidate.origin == Origin::kOtherStack || candidate.origin == Origin::kGenericOtherStack;
-    if (other_stack && !is_shared_by_stacks(tile_class)) continue;
+    if (candidate.other_stack && !is_shared_by_stacks(tile_class)) continue;
     if (candidate.fit == nullptr) candidate.fit = load_tile_fit(candidate.path);
     // A product that quantises on its way is another kernel than the library's alone.
-    if (other_stack && candidate.fit->protocol.quantizes && tile_class == TileClass::kByteProduct)
+    if (candidate.other_stack && candidate.fit->protocol.quantizes &&
+        tile_class == TileClass::kByteProduct)
       continue;
     if (const ClassFit* fit = candidate.fit->find(tile_class))
       return {fit, candidate.fit->protocol,
@@ -159,23 +159,22 @@ FitChoice::OfClass FitChoice::choose(TileClass tile_class) const {
 std::string FitChoice::gap_of(TileClass tile_class, const Candidate& candidate, bool first) const {
   // Of the best fit one sentence will do; of others, which classes needed them.
   const std::string whose = first ? "kernels" : in_words(tile_class);
+  const std::string under = candidate.other_stack ? " under " + candidate.fit->stack : "";
   switch (candidate.origin) {
     case Origin::kUser:
       if (candidate.fit->device == device_) return "";
       return fmt::format("{} was fitted on {} and taken for {}", candidate.path,
                          candidate.fit->device, device_);
-    case Origin::kExact:
-      return "";
-    case Origin::kOtherStack:
-      return fmt::format("{} of {} were not measured under {}: taken as they are under {}", whose,
-                         device_, stack_, candidate.fit->stack);
+    case Origin::kOwn:
+      if (!candidate.other_stack) return "";
+      return fmt::format("{} of {} were not measured under {}: taken as they are{}", whose, device_,
+                         stack_, under);
+    case Origin::kAlike:
+      return fmt::format("{} of {} were not measured: predicted by the fit of {}{}, the same chip",
+                         whose, device_, candidate.fit->device, under);
     case Origin::kGeneric:
-      return fmt::format("{} of {} were not measured: predicted by a fit over other devices", whose,
-                         device_);
-    case Origin::kGenericOtherStack:
-      return fmt::format(
-          "{} of {} were not measured: predicted by a fit over other devices under {}", whose,
-          device_, candidate.fit->stack);
+      return fmt::format("{} of {} were not measured: predicted by a fit over other devices{}",
+                         whose, device_, under);
   }
   return "";
 }

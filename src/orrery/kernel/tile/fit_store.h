@@ -34,7 +34,8 @@ void require_tile_device(const Device& device);
 ///   2. the folder's kernels/DEVICE.STACK.json;
 ///   3. that of the stack's family: kernels/DEVICE.torch.json for torch-eager;
 ///   4. the device's fits under other stacks, by name, for kernels that stacks share;
-///   5. kernels/generic.STACK.json, over several devices, in the order of 2 to 4.
+///   5. those of `Device::kernels_like`, a device of the same chip, in the order of 2 to 4;
+///   6. kernels/generic.STACK.json, over several devices, likewise.
 /// A class of kernels is answered by the first that knows it. Files are read when the
 /// first kernel wants them, the best one at once.
 class FitChoice {
@@ -50,10 +51,11 @@ class FitChoice {
   const OfClass& of(TileClass tile_class) const;
 
  private:
-  enum class Origin : uint8_t { kUser, kExact, kOtherStack, kGeneric, kGenericOtherStack };
+  enum class Origin : uint8_t { kUser, kOwn, kAlike, kGeneric };
   struct Candidate {
     std::string path;
     Origin origin;
+    bool other_stack = false;
     std::shared_ptr<const TileFit> fit;  ///< Null until read.
   };
   struct Slot {
@@ -61,8 +63,7 @@ class FitChoice {
     OfClass chosen;
   };
 
-  void add_candidates(const std::string& folder, const std::string& device, Origin exact,
-                      Origin other_stack);
+  void add_candidates(const std::string& folder, const std::string& device, Origin origin);
   OfClass choose(TileClass tile_class) const;
   std::string gap_of(TileClass tile_class, const Candidate& candidate, bool first) const;
 

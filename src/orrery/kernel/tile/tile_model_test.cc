@@ -159,6 +159,19 @@ TEST_F(TileModelTest, AnUnmeasuredDeviceTakesTheGenericFit) {
   EXPECT_NEAR(product_factor("xla"), 2.5, 1e-5);
 }
 
+TEST_F(TileModelTest, TheFitOfADeviceOfTheSameChipComesBeforeTheGenericOne) {
+  ship("generic.torch.json", constant_fit("generic", "torch", 1.5));
+  ship("b200.vllm.json", constant_fit("b200", "vllm", 3));
+  EXPECT_NEAR(product_factor("torch-eager"), 1.5, 1e-5);
+  h200_.kernels_like = "b200";
+  EXPECT_NEAR(product_factor("torch-eager"), 3, 1e-5);
+  EXPECT_THAT(gaps("torch-eager", product()),
+              ElementsAre("kernels of h200 were not measured: predicted by the fit of b200 "
+                          "under vllm, the same chip"));
+  ship("h200.torch.json", constant_fit("h200", "torch", 2));
+  EXPECT_NEAR(product_factor("torch-eager"), 2, 1e-5);
+}
+
 TEST_F(TileModelTest, WithoutAnyFitTheDataSheetMustDo) {
   const auto predictor = bound();
   Estimate e;
