@@ -499,7 +499,8 @@ COLLECTIVES = """
 
 NCCL's collectives on 2, 4 and 8 GPUs of one node, and vLLM's own all-reduce, from aiconfigurator's
 tables (Apache-2.0): the third of the rows that a hash holds out of `data/collectives/*.json`. "mean
-signed" is the mean of predicted / measured − 1. No row of the two logs was fitted.
+signed" is the mean of predicted / measured − 1. No row of the logs of a DGX H100 and of
+2 × 4 H100 was fitted; of other logs the table says it.
 """
 COLLECTIVES_AFTER = """
 Small all-to-alls of 8 GPUs come out at 7 or at 16 µs from one size to the next, and the PCIe host of

@@ -307,14 +307,50 @@ uint8_t row_alignment(const Type& type) {
   return static_cast<uint8_t>(std::min(kMost, std::max<int64_t>(1, bytes & -bytes)));
 }
 
+/// Elements of a row of a product's operand as a matrix: its last dimensions that are all summed
+/// over, or all kept, are one.
+int64_t matrix_row(const OpView& dot, uint32_t operand) {
+  const Type& type = dot.operand_type(operand);
+  const auto summed = dot.integers(operand == 0 ? Attr::kLhsContracting : Attr::kRhsContracting);
+  const auto batch = dot.integers(operand == 0 ? Attr::kLhsBatching : Attr::kRhsBatching);
+  const auto part = [&](int64_t d) {
+    const auto is_in = [d](std::span<const int64_t> dims) {
+      return std::find(dims.begin(), dims.end(), d) != dims.end();
+    };
+    return is_in(summed) ? 1 : is_in(batch) ? 2 : 0;
+  };
+  int64_t row = 1;
+  for (int64_t d = type.rank(); d-- > 0 && part(d) == part(type.rank() - 1);)
+    row = joined(row, std::max<int64_t>(1, type.dims[static_cast<size_t>(d)]));
+  return row;
+}
+
+/// … of an operand whose stored dimensions, the innermost joined, are such rows.
+uint8_t row_alignment(const Type& stored, int64_t row) {
+  int64_t together = 1;
+  for (int64_t d = stored.rank(); d-- > 0 && together < row;)
+    together = joined(together, std::max<int64_t>(1, stored.dims[static_cast<size_t>(d)]));
+  if (together != row || !stored.minor_to_major.empty()) return row_alignment(stored);
+  Type matrix = stored;
+  matrix.dims = {row};
+  return row_alignment(matrix);
+}
+
 /// Operands that the compiler narrows on the way are of the type they are multiplied in; how
 /// they are stored shows in the traffic.
-void mark_compiled(Kernel& kernel, const FusedGroup& group, const FusedGroup::Node& node) {
+void mark_compiled(const Workload& w, Kernel& kernel, const FusedGroup& group,
+                   const FusedGroup::Node& node) {
   auto* p = std::get_if<ProductShape>(&kernel.shape);
   if (p == nullptr || p->groups > 1) return;
   p->compiled = true;
-  for (size_t i = 0; i < std::min<size_t>(2, node.inputs.size()); ++i)
-    p->aligned = std::min(p->aligned, row_alignment(*group.values[node.inputs[i]]));
+  const OpView op = w.view(node.op);
+  for (uint32_t i = 0; i < std::min<size_t>(2, node.inputs.size()); ++i) {
+    const Type& stored = *group.values[node.inputs[i]];
+    const bool own = !node.inserted && op.code() == Opcode::k_dot_general &&
+                     i < op.operand_count() && op.operand_type(i).elements == stored.elements;
+    p->aligned = std::min(p->aligned,
+                          own ? row_alignment(stored, matrix_row(op, i)) : row_alignment(stored));
+  }
   const ElementType type = kernel.cost.matrix_type;
   if (bit_width(type) != 16) return;
   p->weight = type;
@@ -355,6 +391,15 @@ Cost work_of(const Workload& w, const FusedGroup& group, const FusedGroup::Node&
                  node.shape == nullptr ? nullptr : std::get_if<ProductShape>(node.shape)) {
     c.matrix_flops = 2.0 * static_cast<double>(p->batch) * static_cast<double>(p->m) *
                      static_cast<double>(p->n) * static_cast<double>(p->k);
+  } else if (const auto* s =
+                 node.shape == nullptr ? nullptr : std::get_if<ConvolutionShape>(node.shape)) {
+    // What was written around and between the images is multiplied as well.
+    const double pixels = static_cast<double>(s->batch) * static_cast<double>(s->out_height) *
+                          static_cast<double>(s->out_width);
+    const double depth = static_cast<double>(s->channels / std::max<int64_t>(1, s->groups)) *
+                         static_cast<double>(s->window_height) *
+                         static_cast<double>(s->window_width);
+    c.matrix_flops = 2 * pixels * static_cast<double>(s->features) * depth;
   }
   return c;
 }
@@ -362,7 +407,18 @@ Cost work_of(const Workload& w, const FusedGroup& group, const FusedGroup::Node&
 /// The kernel that gives a group its shape.
 Kernel kernel_of_node(const Workload& w, const FusedGroup& group, const FusedGroup::Node& node) {
   const auto* product = node.shape == nullptr ? nullptr : std::get_if<ProductShape>(node.shape);
-  if (product == nullptr || node.inputs.size() < 2) return kernel_of(w, node.op);
+  if (product == nullptr || node.inputs.size() < 2) {
+    Kernel kernel = kernel_of(w, node.op);
+    if (node.shape != nullptr && std::holds_alternative<ConvolutionShape>(*node.shape)) {
+      kernel.shape = *node.shape;
+      kernel.cost.matrix_flops = work_of(w, group, node).matrix_flops;
+      kernel.cost.bytes_read = 0;
+      for (uint32_t v : node.inputs)
+        kernel.cost.bytes_read += static_cast<double>(group.values[v]->bytes);
+      kernel.tensors[0].bytes = group.values[node.inputs[0]]->bytes;
+    }
+    return kernel;
+  }
   const auto size = [&](uint32_t value) {
     const Type& type = *group.values[value];
     return TensorSize{type.element, type.elements, type.bytes};
@@ -405,7 +461,7 @@ Kernel fused_kernel(const Workload& w, const FusedGroup& group, bool compiled) {
   if (group.nodes.size() == 1 &&
       (!compiled || weight_of(root, work_of(w, group, root)) >= kOwnKernel)) {
     Kernel kernel = kernel_of_node(w, group, root);
-    if (compiled) mark_compiled(kernel, group, root);
+    if (compiled) mark_compiled(w, kernel, group, root);
     return kernel;
   }
   const Demand demand(group);
@@ -454,7 +510,7 @@ Kernel fused_kernel(const Workload& w, const FusedGroup& group, bool compiled) {
   kernel.cost.bytes_read = read;
   kernel.cost.bytes_written = written;
   if (library) {
-    if (compiled) mark_compiled(kernel, group, *heaviest);
+    if (compiled) mark_compiled(w, kernel, group, *heaviest);
   } else if (!compiled) {
     for (const FusedGroup::Node& node : group.nodes)
       if (node.code == Opcode::k_reduce) kernel.family = KernelFamily::kReduction;

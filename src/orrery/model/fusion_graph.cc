@@ -552,26 +552,64 @@ class Builder {
     return found;
   }
 
+  /// XLA runs the gradient of a grouped convolution's input as a convolution over what the stride
+  /// spreads out, written to memory (conv_rewriter.cc of openxla/xla takes no groups there).
+  static bool spreads_images(const OpView& op) {
+    const auto spread = op.integers(Attr::kBaseDilation);
+    return op.integer(Attr::kFeatureGroups, 1) > 1 &&
+           std::any_of(spread.begin(), spread.end(), [](int64_t d) { return d > 1; });
+  }
+
   /// cuDNN pads both sides alike; more on one side is padded before it.
   Seen padded(const OpView& op, const Seen& seen) {
     const auto low = op.integers(Attr::kPaddingLow), high = op.integers(Attr::kPaddingHigh);
     const auto spatial = op.integers(Attr::kInputSpatial);
-    for (int64_t d : op.integers(Attr::kBaseDilation))
-      if (d > 1) return seen;  // the gradient of a stride: the library's own
-    if (std::equal(low.begin(), low.end(), high.begin(), high.end())) return seen;
+    const auto dilation = op.integers(Attr::kBaseDilation);
+    const bool spreads = spreads_images(op);
+    for (int64_t d : dilation)
+      if (d > 1 && !spreads) return seen;  // the gradient of a stride: the library's own
+    if (!spreads && std::equal(low.begin(), low.end(), high.begin(), high.end())) return seen;
     const auto [at, added] = padded_.try_emplace(seen.value, 0);
     if (added) {
       const Type& type = op.operand_type(0);
       std::vector<int64_t> dims = type.dims;
-      for (size_t i = 0; i < spatial.size() && i < low.size() && i < high.size(); ++i)
-        dims[static_cast<size_t>(spatial[i])] +=
-            std::max<int64_t>(0, low[i]) + std::max<int64_t>(0, high[i]);
+      for (size_t i = 0; i < spatial.size() && i < low.size() && i < high.size(); ++i) {
+        int64_t& size = dims[static_cast<size_t>(spatial[i])];
+        if (spreads && i < dilation.size())
+          size = joined(std::max<int64_t>(0, size - 1), dilation[i]) + 1;
+        size += std::max<int64_t>(0, low[i]) + std::max<int64_t>(0, high[i]);
+      }
       at->second = g_.add_value(g_.add_type(type, std::move(dims), type.element));
       FusionNode& node =
           g_.insert(next_position(), op.id(), Opcode::k_pad, FusionKind::kFusible, at->second);
       node.inputs.push_back(seen.value);
     }
     return {.value = at->second, .order = {}};
+  }
+
+  /// The shape of a convolution whose images were padded before it; false where they were not.
+  bool padded_shape(const OpView& op, const Seen& images, ConvolutionShape* found) const {
+    const auto spatial = op.integers(Attr::kInputSpatial);
+    const std::vector<int64_t>& dims = g_.values[images.value].type->dims;
+    const std::vector<int64_t>& stated = op.operand_type(0).dims;
+    if (spatial.size() != 2 || dims.size() != stated.size()) return false;
+    const auto height = static_cast<size_t>(spatial[0]), width = static_cast<size_t>(spatial[1]);
+    if (dims[height] <= stated[height] && dims[width] <= stated[width]) return false;
+    const Kernel kernel = kernel_of(w_, op.id());
+    const auto* shape = std::get_if<ConvolutionShape>(&kernel.shape);
+    if (shape == nullptr) return false;
+    *found = *shape;
+    if (shape->computes == ConvolutionShape::Computes::kInputGradient) {
+      // Its sizes are those of the convolution it is the gradient of; here it runs forwards.
+      found->computes = ConvolutionShape::Computes::kOutput;
+      std::swap(found->channels, found->features);
+      found->out_height = shape->height;
+      found->out_width = shape->width;
+      found->stride = 1;
+    }
+    found->height = dims[height];
+    found->width = dims[width];
+    return true;
   }
 
   Order result_order(const OpView& op, const std::vector<Seen>& operands) {
@@ -843,6 +881,11 @@ class Builder {
         if (op.code() == Opcode::k_convolution)
           operands[i] = convolution_operand(op, i, operands[i]);
       }
+    }
+    if (ConvolutionShape shape; op.code() == Opcode::k_convolution && !operands.empty() &&
+                                padded_shape(op, operands[0], &shape)) {
+      node.shape = static_cast<int32_t>(g_.shapes.size());
+      g_.shapes.emplace_back(shape);
     }
     if ((op.code() == Opcode::k_scatter || op.code() == Opcode::k_dynamic_update_slice) &&
         !operands.empty() && g_.values[operands[0].value].splat)

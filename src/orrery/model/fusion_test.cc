@@ -504,5 +504,76 @@ TEST(Fusion, ATrainingStepsWorthOfOperationsIsFusedInTime) {
   EXPECT_LT(p.launches.size(), 200u);  // a kernel holds 256 operations, each with its iota
 }
 
+/// The only convolution of a program.
+const Kernel& convolution_of(const Program& p) {
+  for (const Launch& l : p.launches)
+    if (std::holds_alternative<ConvolutionShape>(l.kernel.shape)) return l.kernel;
+  ADD_FAILURE() << "no convolution";
+  static const Kernel kNone;
+  return kNone;
+}
+
+std::string depthwise(const std::string& images, const std::string& window,
+                      const std::string& result) {
+  return function_of(
+      "(%x: " + images + ", %w: tensor<7x7x1x192xbf16>) -> " + result,
+      "  %0 = stablehlo.convolution(%x, %w) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f], "
+      "window = {" +
+          window + "} {batch_group_count = 1 : i64, feature_group_count = 192 : i64} : (" + images +
+          ", tensor<7x7x1x192xbf16>) -> " + result + "\n  return %0 : " + result);
+}
+
+// x2_051_next_w192_b128_s192: loop_pad_fusion.1 writes bf16[128,101,101,192], which
+// cudnn-conv reads with window={size=7x7 stride=2x2}.
+TEST(XlaConvolution, ReadsWhatWasPaddedOnOneSideMore) {
+  const Program p = lower_for_xla(
+      depthwise("tensor<128x96x96x192xbf16>",
+                "stride = [2, 2], pad = [[2, 3], [2, 3]], lhs_dilate = [1, 1], rhs_dilate = [1, 1]",
+                "tensor<128x48x48x192xbf16>"));
+  const auto& shape = std::get<ConvolutionShape>(convolution_of(p).shape);
+  EXPECT_EQ(shape.height, 101);
+  EXPECT_EQ(shape.width, 101);
+  EXPECT_EQ(shape.out_height, 48);
+  EXPECT_EQ(shape.stride, 2);
+  EXPECT_EQ(convolution_of(p).tensors[0].bytes, int64_t{128} * 101 * 101 * 192 * 2);
+}
+
+// x1_046_next_w192_b40_s192_train, cudnn-conv.34: the gradient of such a convolution's input is a
+// convolution of stride 1 over bf16[40,102,102,192], the gradients with zeros between them.
+TEST(XlaConvolution, GradientsOfGroupsRunForwardsOverWhatIsSpreadOut) {
+  const Program p = lower_for_xla(
+      depthwise("tensor<40x48x48x192xbf16>",
+                "stride = [1, 1], pad = [[3, 4], [3, 4]], lhs_dilate = [2, 2], rhs_dilate = [1, 1]",
+                "tensor<40x96x96x192xbf16>"));
+  const Kernel& kernel = convolution_of(p);
+  const auto& shape = std::get<ConvolutionShape>(kernel.shape);
+  EXPECT_EQ(shape.computes, ConvolutionShape::Computes::kOutput);
+  EXPECT_EQ(shape.height, 102);
+  EXPECT_EQ(shape.out_height, 96);
+  EXPECT_EQ(shape.stride, 1);
+  EXPECT_EQ(shape.groups, 192);
+  EXPECT_EQ(kernel.cost.matrix_flops, 2.0 * 40 * 96 * 96 * 192 * 49);
+}
+
+// x2_030_experts_capacity: the kept dimensions [64,49] of an operand are rows of 3,136 elements, as
+// gemm_fusion_dot reads bf16[2496,3136].
+TEST(XlaProduct, RowsOfAnOperandAreItsKeptDimensionsJoined) {
+  const auto aligned = [](const std::string& experts) {
+    const Program p = lower_for_xla(
+        function_of("(%x: tensor<2496x1536xbf16>, %d: tensor<2496x" + experts +
+                        "xbf16>) -> tensor<1536x" + experts + "xbf16>",
+                    "  %0 = stablehlo.dot_general %x, %d, contracting_dims = [0] x [0] : "
+                    "(tensor<2496x1536xbf16>, tensor<2496x" +
+                        experts + "xbf16>) -> tensor<1536x" + experts +
+                        "xbf16>\n  return %0 : tensor<1536x" + experts + "xbf16>"));
+    for (const Launch& l : p.launches)
+      if (const auto* shape = std::get_if<ProductShape>(&l.kernel.shape))
+        return static_cast<int>(shape->aligned);
+    return 0;
+  };
+  EXPECT_EQ(aligned("64x49"), 16);
+  EXPECT_EQ(aligned("63x49"), 2);
+}
+
 }  // namespace
 }  // namespace orrery
