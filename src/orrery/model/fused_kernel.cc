@@ -396,8 +396,8 @@ Cost work_of(const Workload& w, const FusedGroup& group, const FusedGroup::Node&
     // What was written around and between the images is multiplied as well.
     const double pixels = static_cast<double>(s->batch) * static_cast<double>(s->out_height) *
                           static_cast<double>(s->out_width);
-    const double depth = static_cast<double>(s->channels / std::max<int64_t>(1, s->groups)) *
-                         static_cast<double>(s->window_height) *
+    const int64_t channels = s->channels / std::max<int64_t>(1, s->groups);
+    const double depth = static_cast<double>(channels) * static_cast<double>(s->window_height) *
                          static_cast<double>(s->window_width);
     c.matrix_flops = 2 * pixels * static_cast<double>(s->features) * depth;
   }
