@@ -313,6 +313,8 @@ PredictAnswer Session::predict(const PredictRequest& request, StepDetail* detail
       of_device.empty() && std::find(names.begin(), names.end(), request.device) != names.end();
   if (program.communicates || workload.partitions() * workload.replicas() > 1)
     answer.trust.detail = "no program of several devices was compared with measurements";
+  else if (program.left_out > 0)
+    answer.trust.detail = "operations of unknown kind are left out: it takes longer than this";
   else if (!answer.memory.fits)
     answer.trust.detail = "it does not fit, so nothing like it was measured";
   else

@@ -188,10 +188,17 @@ TEST_F(SessionTest, TrustIsGivenOnlyToWhatWasChecked) {
   changed["set"] = {{"memory.bandwidth", "6 TB/s"}};
   EXPECT_EQ(verdict(changed), "extrapolated");
   Json eager = request();
-  eager["stack"] = "torch-eager";  // only single operators were compared
+  eager["stack"] = "torch-eager";
+  eager["kernel_model"] = "tile";
+  EXPECT_EQ(verdict(eager), "validated");
+  eager["on"] = "h100-sxm";  // whole models were measured on the H200 alone
   EXPECT_EQ(verdict(eager), "extrapolated");
   Json large = {{"command", "predict"}, {"workload", "llama3-405b"}, {"on", "h200"}};
   EXPECT_EQ(verdict(large), "untested");  // does not fit
+  std::ofstream(file_) << "func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {\n"
+                          "  %0 = \"other.operation\"(%a) : (tensor<4xf32>) -> tensor<4xf32>\n"
+                          "  return %0 : tensor<4xf32>\n}\n";
+  EXPECT_EQ(verdict(request()), "untested");  // what is left out takes time
 }
 
 TEST_F(SessionTest, WhatIsNotKnownIsSaid) {

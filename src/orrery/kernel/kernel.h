@@ -58,6 +58,7 @@ struct Kernel {
   Opcode code = Opcode::k_unknown;  ///< The operation that gives it its shape.
   uint8_t loop_count = 0;
   uint8_t tensor_count = 0;  ///< The first kMaxTensors; `cost` counts all.
+  bool counted = false;      ///< Its vector work was counted in clocks on kernels like it.
   Cost cost;
   std::array<LoopDimension, kMaxLoops> loops{};
   std::array<TensorUse, kMaxTensors> tensors{};

@@ -8,16 +8,25 @@
 
 namespace orrery {
 
-Estimate unmeasured_estimate(Seconds seconds) {
-  static const auto kSpread =
-      static_cast<float>(std::log(kUnmeasuredWorst / kUnmeasuredBest) / (2 * kNinetyPercent));
-  static const auto kSkew = static_cast<float>(std::log(kUnmeasuredWorst * kUnmeasuredBest) / 2);
+namespace {
+
+Estimate estimate_between(double best, double worst) {
+  const auto spread = static_cast<float>(std::log(worst / best) / (2 * kNinetyPercent));
   Estimate e;
-  e.seconds = seconds;
-  e.own_spread = kSpread / 2;
-  e.skew = kSkew;
+  e.own_spread = spread / 2;
+  e.skew = static_cast<float>(std::log(worst * best) / 2);
   // Most of such an error is common to kernels of one kind.
-  e.loadings[static_cast<size_t>(ErrorFactor::kFamily)] = kSpread * 0.8660254f;  // √(1 − ½²)
+  e.loadings[static_cast<size_t>(ErrorFactor::kFamily)] = spread * 0.8660254f;  // √(1 − ½²)
+  return e;
+}
+
+}  // namespace
+
+Estimate unmeasured_estimate(Seconds seconds, bool counted) {
+  static const Estimate kUnmeasured = estimate_between(kUnmeasuredBest, kUnmeasuredWorst);
+  static const Estimate kCounted = estimate_between(kCountedBest, kCountedWorst);
+  Estimate e = counted ? kCounted : kUnmeasured;
+  e.seconds = seconds;
   return e;
 }
 

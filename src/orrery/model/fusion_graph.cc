@@ -523,7 +523,10 @@ class Builder {
           std::none_of(high.begin(), high.end(), adds))
         return seen;
       const auto found = padded_.find(seen.value);
-      return found == padded_.end() ? seen : Seen{.value = found->second, .order = {}};
+      if (found == padded_.end()) return seen;
+      const auto alike = std::find(found->second.begin(), found->second.end(), Padding(op));
+      return {.value = alike == found->second.end() ? found->second.front().value : alike->value,
+              .order = {}};
     }
     const Type& type = op.operand_type(operand);
     if (type.rank() > kMostOrdered) return seen;
@@ -560,31 +563,50 @@ class Builder {
            std::any_of(spread.begin(), spread.end(), [](int64_t d) { return d > 1; });
   }
 
-  /// cuDNN pads both sides alike; more on one side is padded before it.
-  Seen padded(const OpView& op, const Seen& seen) {
+  /// How images were padded, and what came of it.
+  struct Padding {
+    explicit Padding(const OpView& op) : dims(padded_dims(op)) {
+      const auto before = op.integers(Attr::kPaddingLow);
+      low.assign(before.begin(), before.end());
+    }
+    bool operator==(const Padding& other) const { return dims == other.dims && low == other.low; }
+    std::vector<int64_t> dims, low;
+    uint32_t value = 0;
+  };
+
+  /// Sizes of a convolution's images with its padding, spread out where that is done before it.
+  static std::vector<int64_t> padded_dims(const OpView& op) {
     const auto low = op.integers(Attr::kPaddingLow), high = op.integers(Attr::kPaddingHigh);
     const auto spatial = op.integers(Attr::kInputSpatial);
     const auto dilation = op.integers(Attr::kBaseDilation);
+    std::vector<int64_t> dims = op.operand_type(0).dims;
+    for (size_t i = 0; i < spatial.size() && i < low.size() && i < high.size(); ++i) {
+      int64_t& size = dims[static_cast<size_t>(spatial[i])];
+      if (spreads_images(op) && i < dilation.size())
+        size = joined(std::max<int64_t>(0, size - 1), dilation[i]) + 1;
+      size += std::max<int64_t>(0, low[i]) + std::max<int64_t>(0, high[i]);
+    }
+    return dims;
+  }
+
+  /// cuDNN pads both sides alike; more on one side is padded before it.
+  Seen padded(const OpView& op, const Seen& seen) {
+    const auto low = op.integers(Attr::kPaddingLow), high = op.integers(Attr::kPaddingHigh);
     const bool spreads = spreads_images(op);
-    for (int64_t d : dilation)
+    for (int64_t d : op.integers(Attr::kBaseDilation))
       if (d > 1 && !spreads) return seen;  // the gradient of a stride: the library's own
     if (!spreads && std::equal(low.begin(), low.end(), high.begin(), high.end())) return seen;
-    const auto [at, added] = padded_.try_emplace(seen.value, 0);
-    if (added) {
-      const Type& type = op.operand_type(0);
-      std::vector<int64_t> dims = type.dims;
-      for (size_t i = 0; i < spatial.size() && i < low.size() && i < high.size(); ++i) {
-        int64_t& size = dims[static_cast<size_t>(spatial[i])];
-        if (spreads && i < dilation.size())
-          size = joined(std::max<int64_t>(0, size - 1), dilation[i]) + 1;
-        size += std::max<int64_t>(0, low[i]) + std::max<int64_t>(0, high[i]);
-      }
-      at->second = g_.add_value(g_.add_type(type, std::move(dims), type.element));
-      FusionNode& node =
-          g_.insert(next_position(), op.id(), Opcode::k_pad, FusionKind::kFusible, at->second);
-      node.inputs.push_back(seen.value);
-    }
-    return {.value = at->second, .order = {}};
+    std::vector<Padding>& known = padded_[seen.value];
+    Padding wanted(op);
+    const auto alike = std::find(known.begin(), known.end(), wanted);
+    if (alike != known.end()) return {.value = alike->value, .order = {}};
+    const Type& type = op.operand_type(0);
+    wanted.value = g_.add_value(g_.add_type(type, wanted.dims, type.element));
+    known.push_back(wanted);
+    FusionNode& node =
+        g_.insert(next_position(), op.id(), Opcode::k_pad, FusionKind::kFusible, wanted.value);
+    node.inputs.push_back(seen.value);
+    return {.value = wanted.value, .order = {}};
   }
 
   /// The shape of a convolution whose images were padded before it; false where they were not.
@@ -957,7 +979,7 @@ class Builder {
   std::unordered_map<Key, Seen, KeyHash> known_;
   std::map<std::pair<const Type*, uint64_t>, uint32_t> numbers_;
   std::map<std::pair<uint32_t, Order>, uint32_t> rearranged_;
-  std::unordered_map<uint32_t, uint32_t> padded_;
+  std::unordered_map<uint32_t, std::vector<Padding>> padded_;  ///< Of each image.
   std::unordered_map<uint32_t, uint32_t> joined_;   ///< Results of concatenations, by node.
   std::vector<bool> made_;                          ///< By value.
   std::unordered_map<uint32_t, uint32_t> updated_;  ///< Arguments after an update, by that node.

@@ -538,6 +538,27 @@ TEST(XlaConvolution, ReadsWhatWasPaddedOnOneSideMore) {
   EXPECT_EQ(convolution_of(p).tensors[0].bytes, int64_t{128} * 101 * 101 * 192 * 2);
 }
 
+TEST(XlaConvolution, EachReadsItsOwnPaddingOfAnImageThatSeveralRead) {
+  const std::string x = "tensor<32x64x64x64xf16>";
+  const auto line = [&](const std::string& to, const std::string& filter, const std::string& type,
+                        const std::string& pad) {
+    return "  %" + to + " = stablehlo.convolution(%x, %" + filter +
+           ") dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f], window = {pad = [[" + pad +
+           "], [" + pad + "]]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (" +
+           x + ", " + type + ") -> " + x + "\n";
+  };
+  const std::string two = "tensor<2x2x64x64xf16>", eight = "tensor<8x8x64x64xf16>";
+  const Program p = lower_for_xla(function_of(
+      "(%x: " + x + ", %w: " + two + ", %v: " + eight + ") -> (" + x + ", " + x + ", " + x + ")",
+      line("0", "w", two, "0, 1") + line("1", "v", eight, "3, 4") + line("2", "v", eight, "4, 3") +
+          "  return %0, %1, %2 : " + x + ", " + x + ", " + x));
+  std::vector<int64_t> heights;
+  for (const Launch& l : p.launches)
+    if (const auto* shape = std::get_if<ConvolutionShape>(&l.kernel.shape))
+      heights.push_back(shape->height);
+  EXPECT_EQ(heights, (std::vector<int64_t>{65, 71, 71}));
+}
+
 // x1_046_next_w192_b40_s192_train, cudnn-conv.34: the gradient of such a convolution's input is a
 // convolution of stride 1 over bf16[40,102,102,192], the gradients with zeros between them.
 TEST(XlaConvolution, GradientsOfGroupsRunForwardsOverWhatIsSpreadOut) {

@@ -289,10 +289,10 @@ Program lower(const Workload& w, const Device& device, const FusionRules& stack_
   count_arguments(w, program);
 
   program.communicates = has_collectives;
-  size_t unknown = 0;
-  for (const Op& op : w.ops()) unknown += op.code == Opcode::k_unknown ? 1 : 0;
-  if (unknown > 0)
-    add_gap(program.gaps, fmt::format("{} operations of unknown kind are left out", unknown));
+  for (const Op& op : w.ops()) program.left_out += op.code == Opcode::k_unknown ? 1 : 0;
+  if (program.left_out > 0)
+    add_gap(program.gaps,
+            fmt::format("{} operations of unknown kind are left out", program.left_out));
   return program;
 }
 

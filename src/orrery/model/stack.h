@@ -148,6 +148,7 @@ struct Program {
   MemoryPlan memory;
   double argument_count = 0;
   double donated_share = 0;   ///< Of the arguments, what the caller gives away: new at every call.
+  size_t left_out = 0;        ///< Operations that nothing is known of.
   bool communicates = false;  ///< Holds collectives: one device's part of a larger program.
   std::vector<std::string> gaps;
 };

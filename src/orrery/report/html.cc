@@ -82,6 +82,7 @@ std::string page_data(const PredictAnswer& a, const PredictRequest& request) {
   add("low", number(a.latency_low_s));
   add("high", number(a.latency_high_s));
   add("single_call", number(a.single_call_s));
+  add("kernel_sum", number(a.composition.kernels_s));
   add("energy", a.energy_known ? number(a.energy_j) : "null");
   add("flops", number(a.flops));
   add("bytes", number(a.bytes));

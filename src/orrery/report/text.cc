@@ -44,6 +44,9 @@ std::string prediction_text(const PredictAnswer& a, const PredictRequest& reques
   line("step time", fmt::format("{}   (90 % within {} … {})", format_seconds(a.latency_s),
                                 format_seconds(a.latency_low_s), format_seconds(a.latency_high_s)));
   line("single call", format_seconds(a.single_call_s));
+  if (a.composition.kernels_s > 0)
+    line("kernels", fmt::format("{} together (γ = step / kernels − 1 = {:.3f})",
+                                format_seconds(a.composition.kernels_s), a.composition.gamma));
   line("energy", a.energy_known ? fmt::format("{} a step", format_joules(a.energy_j))
                                 : std::string("not known: the device's power is not published"));
   line("work", fmt::format("{}, {} of memory traffic, {} launches", format_si(a.flops, "FLOP"),

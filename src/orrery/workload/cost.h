@@ -14,13 +14,14 @@ namespace orrery {
 struct Cost {
   double matrix_flops = 0;
   double vector_flops = 0;          ///< Adds, compares, selects, conversions …
+  double index_flops = 0;           ///< Of these, addressing: time of the unit but no work.
   double transcendental_flops = 0;  ///< Special functions, one each.
   double bytes_read = 0;
   double bytes_written = 0;
   ElementType matrix_type = ElementType::kNone;  ///< Operand type on the matrix unit.
   ElementType vector_type = ElementType::kNone;  ///< Also of the special functions.
 
-  double flops() const { return matrix_flops + vector_flops + transcendental_flops; }
+  double flops() const { return matrix_flops + vector_flops - index_flops + transcendental_flops; }
   double bytes() const { return bytes_read + bytes_written; }
   bool operator==(const Cost&) const = default;
 };

@@ -163,6 +163,17 @@ class Verifier {
     dimension_of(Attr::kKernelInput, kernel.rank(), "kernel input dimension");
     dimension_of(Attr::kKernelOutput, kernel.rank(), "kernel output dimension");
     dimensions_of(Attr::kKernelSpatial, kernel.rank(), "kernel spatial dimension");
+    for (Attr key : {Attr::kFeatureGroups, Attr::kBatchGroups})
+      within(op_->integer(key, 1), 1, "number of groups");
+    for (Attr key : {Attr::kWindowStrides, Attr::kBaseDilation, Attr::kWindowDilation})
+      for (int64_t d : op_->integers(key)) within(d, 1, "stride or dilation");
+    for (Attr key : {Attr::kPaddingLow, Attr::kPaddingHigh})
+      for (int64_t d : op_->integers(key)) within(d, -kFarthest, "padding");
+  }
+  /// No window reaches farther, and sums of sizes stay far from overflow.
+  static constexpr int64_t kFarthest = int64_t{1} << 40;
+  void within(int64_t number, int64_t least, std::string_view what) const {
+    if (number < least || number > kFarthest) fail(fmt::format("{} is no {}", number, what));
   }
 
   void check_contraction() const {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <limits>
 
 #include "orrery/workload/workload_builder.h"
 
@@ -113,6 +114,22 @@ TEST(Verify, Convolution) {
             "m:2:1: convolution: kernel input dimension 4 is outside the 4 dimensions");
   EXPECT_EQ(convolution(Attr::kInputBatch, -2),
             "m:2:1: convolution: input batch dimension -2 is outside the 4 dimensions");
+  EXPECT_EQ(convolution(Attr::kFeatureGroups, 0), "m:2:1: convolution: 0 is no number of groups");
+  const auto window = [](Attr key, int64_t number) {
+    return fault([&](WorkloadBuilder& b) {
+      add(b, Opcode::k_convolution, {tensor(b, {1, 8, 8, 3}), tensor(b, {3, 3, 3, 4})},
+          {1, 6, 6, 4}, [&] {
+            b.set_ints(Attr::kKernelSpatial, {0, 1});
+            b.set_ints(key, {1, number});
+          });
+    });
+  };
+  EXPECT_EQ(window(Attr::kPaddingHigh, -3), "");
+  EXPECT_EQ(window(Attr::kPaddingHigh, std::numeric_limits<int64_t>::max()),
+            "m:2:1: convolution: 9223372036854775807 is no padding");
+  EXPECT_EQ(window(Attr::kBaseDilation, std::numeric_limits<int64_t>::max()),
+            "m:2:1: convolution: 9223372036854775807 is no stride or dilation");
+  EXPECT_EQ(window(Attr::kWindowStrides, 0), "m:2:1: convolution: 0 is no stride or dilation");
   EXPECT_EQ(fault([](WorkloadBuilder& b) {
               add(b, Opcode::k_convolution, {tensor(b, {1, 8, 8, 3}), tensor(b, {3, 3, 3, 4})},
                   {1, 6, 6, 4});

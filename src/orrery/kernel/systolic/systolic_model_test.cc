@@ -120,6 +120,9 @@ TEST(Systolic, TheIntervalIsThatOfNoMeasurement) {
   const TimeInterval t = interval(e);
   EXPECT_NEAR(t.low / t.value, kUnmeasuredBest, 1e-4);
   EXPECT_NEAR(t.high / t.value, kUnmeasuredWorst, 1e-3);
+  const auto counted = interval(unmeasured_estimate(Seconds(2), true));
+  EXPECT_NEAR(counted.low.value, 2 * 0.7, 1e-4);
+  EXPECT_NEAR(counted.high.value, 2 * 1.45, 1e-4);
 }
 
 TEST(Systolic, OtherMachinesAreRefused) {

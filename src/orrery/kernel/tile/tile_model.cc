@@ -103,7 +103,8 @@ class TilePredictor final : public Predictor {
     TileDescription d;
     gpu_of(gpus_[0].class_of(kernel)).describe(kernel, point.clock, d);
     const ClassFit* fit = fits_.of(d.tile_class).fit;
-    Estimate e = fit != nullptr ? estimate_of(*fit, d) : unmeasured_estimate(Seconds(d.seconds));
+    Estimate e = fit != nullptr ? estimate_of(*fit, d)
+                                : unmeasured_estimate(Seconds(d.seconds), kernel.counted);
     run(kernel, d, point, e);
     return e;
   }

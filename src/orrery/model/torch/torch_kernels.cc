@@ -109,8 +109,11 @@ Kernel elementwise(Opcode code, std::span<const TorchTensor> inputs, const Torch
   // Timed by its instructions: as a loop that no operator was measured of.
   kernel.family = code == Opcode::k_copy ? KernelFamily::kDataMovement : KernelFamily::kIndexed;
   kernel.cost.vector_type = ElementType::kF32;
+  const double work = kernel.cost.vector_flops;
   kernel.cost.vector_flops =
       static_cast<double>(output.elements()) * indexed_clocks(inputs, output) * kFlopsPerClock;
+  kernel.cost.index_flops = std::max(0.0, kernel.cost.vector_flops - work);
+  kernel.counted = true;
   return kernel;
 }
 
@@ -122,6 +125,9 @@ Kernel loop(Opcode code, KernelFamily family, ElementType element, int64_t eleme
   kernel.cost.bytes_written = written;
   kernel.cost.vector_type = ElementType::kF32;
   kernel.cost.vector_flops = static_cast<double>(elements) * clocks * kFlopsPerClock;
+  if (family == KernelFamily::kDataMovement || family == KernelFamily::kIndexed)
+    kernel.cost.index_flops = kernel.cost.vector_flops;
+  kernel.counted = true;
   return kernel;
 }
 

@@ -135,8 +135,12 @@ class TorchLaunches final : public LibraryLaunches {
   }
   Kernel on_device(Kernel kernel) const {
     if (std::holds_alternative<std::monostate>(kernel.shape) &&
-        kernel.family != KernelFamily::kElementwise)
-      kernel.cost.vector_flops *= issue_scale_;
+        kernel.family != KernelFamily::kElementwise) {
+      Cost& cost = kernel.cost;
+      const double work = cost.vector_flops - cost.index_flops;
+      cost.vector_flops *= issue_scale_;
+      cost.index_flops = std::max(0.0, cost.vector_flops - work);
+    }
     return kernel;
   }
 

@@ -125,6 +125,9 @@ const card = (name, figure, ...more) => {
   bar.append(mark);
   card("step time", seconds(latency), `90 % within ${seconds(data.low)} … ${seconds(data.high)}`, bar);
   card("single call", seconds(data.single_call), "with what the host does around it");
+  if (data.kernel_sum > 0)
+    card("kernels", seconds(data.kernel_sum),
+         `together; γ = step / kernels − 1 = ${(latency / data.kernel_sum - 1).toFixed(3)}`);
   if (data.energy === null) card("energy", "not known", "the device's power is not published");
   else card("energy", scaled(data.energy, [...large, ...small.slice(1)], "J"), "a step");
   const m = data.memory;
