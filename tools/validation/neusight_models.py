@@ -42,6 +42,13 @@ def predict(program, row, verbose):
     return found["latency_s"] * 1e3
 
 
+def rows(table):
+    """Of single GPUs and models that are known here."""
+    with open(table, newline="") as file:
+        return [r for r in csv.DictReader(file) if r["option"] in ("", "fusion") and r["device"] in DEVICES
+                and r["model_name"] in MODELS]
+
+
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("program")
@@ -49,10 +56,7 @@ def main():
     arguments.add_argument("--verbose", action="store_true", help="milliseconds by kind of kernel, too")
     options = arguments.parse_args()
     errors = collections.defaultdict(list)
-    with open(options.table, newline="") as file:
-        rows = [r for r in csv.DictReader(file) if r["option"] in ("", "fusion") and r["device"] in DEVICES
-                and r["model_name"] in MODELS]
-    for row in sorted(rows, key=lambda r: (r["device"], r["model_name"], r["mode"], int(r["batch"]))):
+    for row in sorted(rows(options.table), key=lambda r: (r["device"], r["model_name"], r["mode"], int(r["batch"]))):
         ours = predict(options.program, row, options.verbose)
         if ours is None:
             continue

@@ -10,7 +10,8 @@ namespace orrery {
 /// What one execution of an operation must do, however it is implemented.
 /// FLOPs count a multiply-add as two. Bytes are those of a kernel that runs
 /// alone: operands read once, results written once; fused kernels drop what
-/// stays inside (model/). Views and metadata cost nothing.
+/// stays inside (model/), those of a library add what its loops spend on addresses
+/// (`index_flops`). Views and metadata cost nothing.
 struct Cost {
   double matrix_flops = 0;
   double vector_flops = 0;          ///< Adds, compares, selects, conversions …
