@@ -42,9 +42,14 @@ TileSize byte_tile(int64_t m, int64_t n) {
   return {n > 4096 && n <= 8192 ? 256 : 128, 128};
 }
 
-/// … and on those that do (scaled_mm_sm90_fp8_dispatch.cuh): for few rows, kernels that write
-/// one tile of 64 columns out before they begin the next. SM clocks a tile, from products of
-/// k = 32 in aiconfigurator's H100 and H200 tables.
+/// An SM holds a single tile of so many rows, and multiplies nothing while it writes its 16-bit
+/// results out: products of few terms are a third slower there than with smaller tiles.
+constexpr int64_t kLoneTileRows = 256;
+constexpr double kResultBytes = 2;
+
+/// The same where SMs multiply by warp groups (scaled_mm_sm90_fp8_dispatch.cuh): for few rows,
+/// kernels that write one tile of 64 columns out before they begin the next. SM clocks a tile, from
+/// products of k = 32 in aiconfigurator's H100 and H200 tables.
 constexpr int64_t kFewRows = 64, kFewRowsColumns = 64;
 constexpr double kClocksPerFewRowsTile = 3400;
 
@@ -249,6 +254,9 @@ void TileGpu::Builder::product(const ProductShape& given) {
     const double waves = std::ceil(b * static_cast<double>(up(p.n, kFewRowsColumns)) / gpu.sms_);
     before_seconds += waves * kClocksPerFewRowsTile / clock;
   }
+  const bool known_tile = by_bytes && !gpu.warp_groups_;
+  const TileSize tile = known_tile ? byte_tile(p.m, p.n) : TileSize{};
+  if (tile.m >= kLoneTileRows) before_seconds += b * m * n * kResultBytes / gpu.bandwidth_;
   const double quantization = before_seconds;
   const bool scalar_loads = gpu.protocol_.eager && d.tile_class == TileClass::kVectorProduct &&
                             (p.k % 4 != 0 || p.n % 4 != 0);
@@ -267,16 +275,14 @@ void TileGpu::Builder::product(const ProductShape& given) {
   add_common(compute, memory);
   if (d.tile_class == TileClass::kScaledProduct) add("ln_host", launched ? ln(host / alone) : 0);
   if (d.tile_class == TileClass::kByteProduct) {
-    const bool known = by_bytes && !gpu.warp_groups_;
-    const TileSize tile = known ? byte_tile(p.m, p.n) : TileSize{};
     const double waves =
         static_cast<double>(p.batch * up(p.m, tile.m) * up(p.n, tile.n)) / gpu.sms_;
     const double work = 2 * std::ceil(waves) * gpu.sms_ * static_cast<double>(tile.m * tile.n) * k;
-    add("own_rows", known ? static_cast<double>(tile.m) : 0);
-    add("own_columns", known ? static_cast<double>(tile.n) : 0);
-    add("lg_own_tiles", known ? lg(waves) : 0);
-    add("wave_own", known ? filled(waves) : 0);
-    add("loss_own", known ? ln(matrix_seconds(work, c.matrix_type) / d.seconds) : 0);
+    add("own_rows", known_tile ? static_cast<double>(tile.m) : 0);
+    add("own_columns", known_tile ? static_cast<double>(tile.n) : 0);
+    add("lg_own_tiles", known_tile ? lg(waves) : 0);
+    add("wave_own", known_tile ? filled(waves) : 0);
+    add("loss_own", known_tile ? ln(matrix_seconds(work, c.matrix_type) / d.seconds) : 0);
   }
   add("ln_quantization", ln(quantization / d.seconds));
   const double lhs = bytes_of(kernel.tensors[0].element), rhs = bytes_of(p.weight);
