@@ -182,7 +182,8 @@ TrainingModel Session::training_model(const std::string& model, const std::strin
                                                  .create()
                                                  ->bind(cluster.device, binding);
   return {load_language_model(model), cluster, std::move(kernels),
-          collectives_on(cluster, data_folder_), load_training_constants(data_folder_)};
+          collectives_on(cluster, data_folder_),
+          load_training_constants(data_folder_, cluster.device.architecture)};
 }
 
 TrainAnswer Session::train(const TrainRequest& request) const {

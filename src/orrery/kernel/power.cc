@@ -105,6 +105,19 @@ PowerTerms PowerModel::terms(const Kernel& kernel, const TileDescription& descri
   return found;
 }
 
+ClockOfFit PowerModel::clock_of_fit(const Kernel& kernel, const TileDescription& description,
+                                    Seconds time) const {
+  const PowerTerms found = terms(kernel, description, time);
+  ClockOfFit at;
+  if (found.time.value <= 0) return at;
+  const double warm = fit_->coefficients.warm;
+  at.highest = burst(found).clock;
+  at.measured =
+      Hertz(std::pow(at.highest.value, 1 - warm) * std::pow(sustained(found).clock.value, warm));
+  at.core_share = found.core_time / found.time;
+  return at;
+}
+
 double PowerModel::power_at(const PowerTerms& terms, double burst_ratio, double ratio) const {
   const double idle = fit_->coefficients.idle * scale_;
   if (terms.time.value <= 0) return idle;

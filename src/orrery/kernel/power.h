@@ -73,6 +73,18 @@ struct PowerState {
   Joules energy() const { return power * time; }
 };
 
+/// At which clock a kernel's time was taken, and what another makes of it.
+struct ClockOfFit {
+  Hertz measured;
+  Hertz highest;          ///< That of a burst: no kernel of such power runs at more.
+  double core_share = 0;  ///< Of the time, what goes with 1 / clock.
+
+  /// time at `clock` / time.
+  double slowdown(Hertz clock) const {
+    return clock.value > 0 ? 1 - core_share + core_share * (measured / clock) : 1;
+  }
+};
+
 /// The power, and so the clock, that work runs at on one device. With r the clock over the
 /// boost clock, and the square of the voltage taken in proportion to it,
 ///
@@ -97,6 +109,11 @@ class PowerModel {
                          Seconds time) const;
   /// The same of a time as fits predict it, somewhat warm (PowerCoefficients::warm).
   PowerTerms terms(const Kernel& kernel, const TileDescription& description, Seconds time) const;
+
+  /// Of a time as fits predict it, the clock it was taken at, by the power of the kernel itself:
+  /// between that of a burst and the sustained one, as far as fits are warm.
+  ClockOfFit clock_of_fit(const Kernel& kernel, const TileDescription& description,
+                          Seconds time) const;
 
   PowerState burst(const PowerTerms& terms) const;
   PowerState sustained(const PowerTerms& terms) const;

@@ -171,6 +171,30 @@ TEST(Power, WarmTimesAreCooledBeforeTheyAreSlowed) {
   EXPECT_NEAR(model.sustained(t).time.value, 1e-3 * slowdown, 1e-6);
 }
 
+/// As above, burst at the full clock and sustained at √0.75 of it: a time half-way between was
+/// taken at the square root of both.
+TEST(Power, AFitsTimeIsOfTheClockThatThePowerAllowed) {
+  auto fit = round_fit();
+  fit->coefficients.warm = 0.5;
+  const PowerModel model(round_device(), fit);
+  TileDescription d = half_of_memory();
+  d.memory_seconds = 0;
+  const double measured_at = std::pow(0.75, 0.25);
+  const Seconds warm(1e-3 / measured_at);
+  const ClockOfFit at = model.clock_of_fit(product(ElementType::kBF16), d, warm);
+  EXPECT_NEAR(at.measured.value, 1e9 * measured_at, 1e6);
+  EXPECT_NEAR(at.highest.value, 1e9, 1e3);
+  EXPECT_NEAR(at.slowdown(Hertz(1e9)), measured_at, 1e-3);
+  EXPECT_NEAR(at.slowdown(Hertz(0.5e9)), 2 * measured_at, 2e-3);
+  EXPECT_EQ(at.slowdown(Hertz()), 1);
+  // Where memory is half as busy as the matrix units, a third of the time stays. In 4 ms they draw
+  // 10 + 20 + 25 + 5 W: the board holds its full clock.
+  const ClockOfFit light =
+      model.clock_of_fit(product(ElementType::kBF16), half_of_memory(), Seconds(4e-3));
+  EXPECT_NEAR(light.measured.value, 1e9, 1e3);
+  EXPECT_NEAR(light.slowdown(Hertz(0.5e9)), 1.0 / 3 + 2.0 / 3 * 2, 1e-6);
+}
+
 TEST(Power, AStepIsTheSumOfItsKernels) {
   const PowerModel model(round_device(), round_fit());
   TileDescription d = half_of_memory();

@@ -1,3 +1,5 @@
+#include <yaml-cpp/yaml.h>
+
 #include <filesystem>
 
 #include "orrery/cluster/training/rank_work.h"
@@ -5,7 +7,8 @@
 
 namespace orrery {
 
-TrainingConstants load_training_constants(const std::string& data_folder) {
+TrainingConstants load_training_constants(const std::string& data_folder,
+                                          const std::string& architecture) {
   const CitedValues values(
       (std::filesystem::path(data_folder) / "training" / "constants.yaml").string());
   TrainingConstants c;
@@ -20,7 +23,10 @@ TrainingConstants load_training_constants(const std::string& data_folder) {
       {"slowdown", &c.slowdown},
       {"structure_spread", &c.structure_spread},
       {"structure_spread_experts", &c.structure_spread_experts}};
-  for (const auto& [key, number] : numbers) *number = values.at(key, Dimension::kCount);
+  const YAML::Node own = values.root()[architecture];
+  for (const auto& [key, number] : numbers)
+    *number = own && own[key] ? values.at(own, key, Dimension::kCount)
+                              : values.at(key, Dimension::kCount);
   c.host = Seconds(values.at("host", Dimension::kTime));
   c.gap = Seconds(values.at("gap", Dimension::kTime));
   c.bucket = Bytes(values.at("bucket", Dimension::kBytes));

@@ -66,8 +66,10 @@ struct TrainingConstants {
   double structure_spread_experts = 0;  ///< … of models with experts.
   Bytes context;                        ///< What CUDA and the libraries hold of a device's memory.
 };
-/// data/training/constants.yaml, each with its source.
-TrainingConstants load_training_constants(const std::string& data_folder);
+/// data/training/constants.yaml, each with its source; what it has of a device's architecture by
+/// name comes first.
+TrainingConstants load_training_constants(const std::string& data_folder,
+                                          const std::string& architecture);
 
 /// The work of a layer under a strategy, from sizes alone. A kind of layer that is not modelled
 /// in training is `kUsage`, by name. What is only approximated is added to `gaps`.

@@ -233,16 +233,24 @@ TEST(RankWork, ALayerThatIsNotModelledIsRefusedByName) {
 }
 
 TEST(TrainingConstants, AreReadFromTheDataFolder) {
-  const TrainingConstants constants = load_training_constants(ORRERY_SOURCE_DIR "/data");
+  const auto load = [](const char* architecture) {
+    return load_training_constants(ORRERY_SOURCE_DIR "/data", architecture);
+  };
+  const TrainingConstants constants = load("hopper");
   EXPECT_GT(constants.attention_backward, 2.5);  // its FLOPs over those of the forward pass
   EXPECT_LT(constants.attention_backward, 3.5);
   EXPECT_DOUBLE_EQ(constants.gap.value, 0.75e-6);
   EXPECT_DOUBLE_EQ(constants.bucket.value, 160e6);
   EXPECT_DOUBLE_EQ(constants.context.value, 3e9);
+  // Of an architecture that has some of its own, the others are those of all.
+  const TrainingConstants blackwell = load("blackwell");
+  EXPECT_GT(blackwell.attention_backward, 3);
+  EXPECT_GT(blackwell.attention_backward_wide, blackwell.attention_backward);
+  EXPECT_EQ(blackwell.loss, constants.loss);
 }
 
 TEST(TrainingConstants, AMissingFileIsNamed) {
-  EXPECT_THROW(load_training_constants("/nonexistent"), Error);
+  EXPECT_THROW(load_training_constants("/nonexistent", "hopper"), Error);
 }
 
 }  // namespace

@@ -172,7 +172,10 @@ double TileGpu::Builder::floor_of(TileClass tile_class) const {
 }
 
 double TileGpu::Builder::throttled(double seconds) const {
-  return seconds * (1 + (1 / gpu.throttle_ - 1) * seconds / (seconds + kThrottleSeconds));
+  // At a clock that is lower anyway, the board does not slow down again.
+  const double boosted = seconds * clock / gpu.clock_;
+  return std::max(seconds,
+                  boosted * (1 + (1 / gpu.throttle_ - 1) * boosted / (boosted + kThrottleSeconds)));
 }
 
 double TileGpu::Builder::kept_in_l2() const {

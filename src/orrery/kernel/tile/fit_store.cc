@@ -61,6 +61,8 @@ std::shared_ptr<const Fit> load_once(const std::string& path, Fit (*parse)(const
 
 /// Of what a fit for any device is called.
 constexpr const char* kAnyDevice = "generic";
+/// The stack whose kernels tools/measure/kernels.py times one by one.
+constexpr std::string_view kOneByOne = "torch";
 
 /// "torch-eager" and "torch".
 std::array<std::string, 2> with_family(const std::string& stack) {
@@ -142,16 +144,19 @@ FitChoice::OfClass FitChoice::choose(TileClass tile_class) const {
       continue;
     if (const ClassFit* fit = candidate.fit->find(tile_class))
       return {fit, candidate.fit->protocol,
+              candidate.fit->device != device_ && candidate.fit->stack == kOneByOne,
               gap_of(tile_class, candidate, &candidate == candidates_.data())};
   }
   if (candidates_.empty())
     return {nullptr,
             {},
+            false,
             fmt::format("{} was never measured: its kernels are timed by its data sheet "
                         "alone ('orrery calibrate' fits a device)",
                         device_)};
   return {nullptr,
           {},
+          false,
           fmt::format("{} were not measured: timed by the data sheet of {} alone",
                       in_words(tile_class), device_)};
 }

@@ -45,7 +45,9 @@ class FitChoice {
   struct OfClass {
     const ClassFit* fit = nullptr;  ///< None: the physical estimate must do.
     TileProtocol protocol;          ///< Under which the fit's rows were measured.
-    std::string gap;                ///< What is wanting in it, as a sentence; empty: nothing.
+    /// They were timed one by one on other devices, in windows that end before a clock settles.
+    bool windows_elsewhere = false;
+    std::string gap;  ///< What is wanting in it, as a sentence; empty: nothing.
   };
   /// May be called from several threads at once.
   const OfClass& of(TileClass tile_class) const;

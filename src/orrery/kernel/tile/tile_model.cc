@@ -20,7 +20,10 @@ constexpr size_t kFewestTogether = 12;
 class TilePredictor final : public Predictor {
  public:
   TilePredictor(const Device& device, const Binding& binding)
-      : device_(device), fits_(device, binding), power_(device, load_power_fit(binding)) {
+      : device_(device),
+        fits_(device, binding),
+        power_(device, load_power_fit(binding)),
+        window_power_(limited_as_measured(device), load_power_fit(binding)) {
     for (size_t i = 0; i < TileProtocol::kCount; ++i)
       gpus_.emplace_back(device, TileProtocol::of(i));
   }
@@ -69,8 +72,10 @@ class TilePredictor final : public Predictor {
     step.time = idle;
     for (size_t i = 0; i < kernels.size(); ++i) {
       TileDescription d;
-      gpu_of(gpus_[0].class_of(kernels[i])).describe(kernels[i], point.clock, d);
-      step += power_.burst_terms(kernels[i], d, estimates[i].seconds) * counts[i];
+      describe(kernels[i], point.clock, d);
+      step += power_.burst_terms(kernels[i], d,
+                                 at_boost_clock(kernels[i], d, estimates[i].seconds, point.clock)) *
+              counts[i];
     }
     if (point.clock.value > 0) return {point.clock, power_.at(step, point.clock).energy()};
     const PowerState state = power_.settled(step);
@@ -99,14 +104,57 @@ class TilePredictor final : public Predictor {
   }
 
  private:
+  static Device limited_as_measured(Device device) {
+    device.reference_power = Watts();
+    return device;
+  }
+
   Estimate predict_one(const Kernel& kernel, const OperatingPoint& point) const {
     TileDescription d;
-    gpu_of(gpus_[0].class_of(kernel)).describe(kernel, point.clock, d);
+    describe(kernel, point.clock, d);
     const ClassFit* fit = fits_.of(d.tile_class).fit;
     Estimate e = fit != nullptr ? estimate_of(*fit, d)
                                 : unmeasured_estimate(Seconds(d.seconds), kernel.counted);
+    e.seconds = e.seconds * slowdown(kernel, d, e.seconds, point.clock);
     run(kernel, d, point, e);
     return e;
+  }
+
+  /// Whether the trees of a class's fit know what a clock does: those of tables without clocks do
+  /// not, nor those of windows on another device, whose clocks were read as they ended.
+  static bool follows_clock(const FitChoice::OfClass& choice) {
+    return choice.fit == nullptr || !(choice.protocol.warm || choice.windows_elsewhere);
+  }
+
+  /// Describes the kernel for its class's fit: at a clock that its trees do not know, as at the
+  /// boost clock.
+  void describe(const Kernel& kernel, Hertz clock, TileDescription& d) const {
+    const TileClass tile_class = gpus_[0].class_of(kernel);
+    gpu_of(tile_class).describe(kernel, follows_clock(fits_.of(tile_class)) ? clock : Hertz(), d);
+  }
+
+  /// What to multiply a fit's time by, of a kernel so described. Tables without clocks ran at the
+  /// boost clock: the physical time follows it.
+  double slowdown(const Kernel& kernel, const TileDescription& d, Seconds time, Hertz clock) const {
+    const FitChoice::OfClass& choice = fits_.of(d.tile_class);
+    if (clock.value <= 0 || follows_clock(choice)) return 1;
+    if (!choice.protocol.warm) {
+      const ClockOfFit fit = window_power_.clock_of_fit(kernel, d, time);
+      return fit.slowdown(std::min(clock, fit.highest));
+    }
+    TileDescription slow;
+    gpu_of(d.tile_class).describe(kernel, clock, slow);
+    return slow.seconds / d.seconds;
+  }
+
+  /// What power is reckoned from: the time it would take at the boost clock, were there no limit;
+  /// at a clock that was given, the time there.
+  Seconds at_boost_clock(const Kernel& kernel, const TileDescription& d, Seconds time,
+                         Hertz given) const {
+    const FitChoice::OfClass& choice = fits_.of(d.tile_class);
+    if (given.value > 0 || follows_clock(choice) || choice.protocol.warm) return time;
+    return time *
+           window_power_.clock_of_fit(kernel, d, time).slowdown(Hertz(gpus_[0].boost_clock()));
   }
 
   /// Kernels of one class, by their places.
@@ -121,9 +169,8 @@ class TilePredictor final : public Predictor {
     const size_t count = members.size();
     Matrix features(count, TileGpu::feature_names(tile_class).size());
     std::vector<TileDescription> described(count);
-    const TileGpu& gpu = gpu_of(tile_class);
     for (size_t i = 0; i < count; ++i) {
-      gpu.describe(kernels[members[i]], points[members[i]].clock, described[i]);
+      describe(kernels[members[i]], points[members[i]].clock, described[i]);
       std::ranges::copy(described[i].values(), features.row(i).begin());
     }
     std::vector<float> centre(count), spread(count);
@@ -132,6 +179,8 @@ class TilePredictor final : public Predictor {
     for (size_t i = 0; i < count; ++i) {
       Estimate& e = estimates[members[i]];
       e = estimate_of(*fit, described[i].seconds, features.row(i), centre[i], spread[i]);
+      e.seconds = e.seconds *
+                  slowdown(kernels[members[i]], described[i], e.seconds, points[members[i]].clock);
       run(kernels[members[i]], described[i], points[members[i]], e);
     }
   }
@@ -168,6 +217,7 @@ class TilePredictor final : public Predictor {
   std::vector<TileGpu> gpus_;  // by the protocol's number
   FitChoice fits_;
   PowerModel power_;
+  PowerModel window_power_;  // of a board like those measured, whose limit is its reference
 };
 
 class TileModel final : public KernelModel {

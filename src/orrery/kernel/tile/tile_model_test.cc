@@ -279,6 +279,68 @@ TEST_F(TileModelTest, SustainedItRunsAtTheClockItsPowerAllows) {
   EXPECT_THAT(predictor->gaps(sustained), IsEmpty());
 }
 
+/// Trees that have seen no clock are asked at the boost clock; time follows by physics.
+TEST_F(TileModelTest, AFitWithoutClocksFollowsThePhysicalTime) {
+  TileFit warm = constant_fit("h200", "vllm", 1.5);
+  warm.protocol.warm = true;
+  // A tree that would take half off at any clock below the boost clock.
+  const auto names = TileGpu::feature_names(TileClass::kProduct);
+  const auto clock =
+      static_cast<size_t>(std::find(names.begin(), names.end(), "clock") - names.begin());
+  ClassFit& fit = *warm.classes[static_cast<size_t>(TileClass::kProduct)];
+  Matrix x(200, names.size());
+  std::vector<float> y(200);
+  for (size_t i = 0; i < 200; ++i) {
+    x.row(i)[clock] = i < 100 ? 0.5f : 1.0f;
+    y[i] = i < 100 ? std::log(0.5f) : std::log(1.5f);
+  }
+  TreeOptions options;
+  options.trees = 200;
+  options.learning_rate = 0.2;
+  options.row_sample = 1;
+  fit.centre = fit_trees(x, y, {}, options);
+  ship("h200.vllm.json", warm);
+  TileDescription boost, slow;
+  const TileGpu gpu(h200_, warm.protocol);
+  gpu.describe(product(), {}, boost);
+  gpu.describe(product(), Hertz(0.99e9), slow);
+  Estimate at_boost, at_half;
+  OperatingPoint half;
+  half.clock = Hertz(0.99e9);
+  const auto predictor = bound("vllm");
+  predictor->predict({&product(), 1}, {}, {&at_boost, 1});
+  predictor->predict({&product(), 1}, half, {&at_half, 1});
+  EXPECT_NEAR(at_boost.seconds.value / boost.seconds, 1.5, 0.01);
+  EXPECT_NEAR(at_half.seconds / at_boost.seconds, slow.seconds / boost.seconds, 1e-6);
+  // Of twelve and more at once, too.
+  const std::vector<Kernel> many(16, product());
+  std::vector<Estimate> estimates(16);
+  predictor->predict(many, half, estimates);
+  EXPECT_EQ(estimates[15].seconds.value, at_half.seconds.value);
+}
+
+/// A fit of other devices says nothing of this one's clock: its time was taken at the clock that
+/// the kernel's power allows, which with a tenth of the limit is the boost clock.
+TEST_F(TileModelTest, AFitOfOtherDevicesFollowsThePower) {
+  ship("generic.torch.json", constant_fit("generic", "torch", 1));
+  PowerFit power;
+  power.device = "h200";
+  power.coefficients.idle = 0.05;
+  power.coefficients.matrix_half = 0.05;
+  power.coefficients.burst = 10;
+  ship("power.json", to_json(power));
+  TileDescription d;
+  TileGpu(h200_).describe(product(), {}, d);
+  const double u = d.compute_seconds / d.seconds, v = d.memory_seconds / d.seconds;
+  Estimate boost, slow;
+  OperatingPoint half;
+  half.clock = Hertz(0.99e9);
+  const auto predictor = bound();
+  predictor->predict({&product(), 1}, {}, {&boost, 1});
+  predictor->predict({&product(), 1}, half, {&slow, 1});
+  EXPECT_NEAR(slow.seconds / boost.seconds, (2 * u + v) / (u + v), 1e-6);
+}
+
 TEST_F(TileModelTest, ABatchGivesTheBitsOfItsKernels) {
   // Trees that tell kernels apart.
   const TileGpu gpu(h200_);
