@@ -658,7 +658,7 @@ HESPAS = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_
           "num_key_value_heads": 9, "head_dim": 128, "num_hidden_layers": 7, "intermediate_size": 2016,
           "vocab_size": 128256, "tie_word_embeddings": False, "max_position_embeddings": 4096, "hidden_act": "silu",
           "rms_norm_eps": 1e-5, "torch_dtype": "bfloat16"}
-HESPAS_SYSTEMS = {"4xA100": "dgx-a100", "4xH100": "dgx-h100", "4xH200": "dgx-h200", "4xB200": "dgx-b200",
+HESPAS_SYSTEMS = {"4xA100": "dgx-a100-40gb", "4xH100": "dgx-h100", "4xH200": "dgx-h200", "4xB200": "dgx-b200",
                   "8xTPUv3": "tpu-v3-8"}
 TRAINING_HEAD = "| run | error | inside 90 % | memory |\n|---|--:|--:|--:|"
 
@@ -790,8 +790,8 @@ other GPUs.
                                if row["system"] == system and row not in on_h100])
     print("""### hespas' llama3-100m
 
-MaxText on four devices, attention written out by XLA, of which the table gives two decimals; the A100 row was measured
-at 73 to 87 ms elsewhere in that work, whose own roofline gives 60.6 ms.
+MaxText on four devices, attention written out by XLA, of which the table gives two decimals. Its A100s have 40 GB, by the
+names of its files; that row was measured at 73 to 87 ms elsewhere in the work, whose own roofline gives 60.6 ms.
 """)
     with tempfile.TemporaryDirectory() as name:
         config = pathlib.Path(name) / "llama3-100m.json"
@@ -805,8 +805,8 @@ at 73 to 87 ms elsewhere in that work, whose own roofline gives 60.6 ms.
                                for row in table_of(f"{tables}/hespas_reference_step_times.csv")
                                if row["model"] == "llama3-100m" and row["system"] in HESPAS_SYSTEMS])
     print("""Left out: `megatron_h100_weak_scaling.csv` and hespas' larger models, whose sizes or batches are not published;
-ResNets but the one whose module is at hand: its four A100 are predicted at 98.3 ms a step by `predict` on
-`dgx-a100`, published 0.10 s. Llama 3's own 16,384 H100 (400 TFLOP/s a GPU) hang on the number of chunks a stage, which
+ResNets but the one whose module is at hand: its four A100 are predicted at 115 ms a step by `predict` on
+`dgx-a100-40gb`, published 0.10 s. Llama 3's own 16,384 H100 (400 TFLOP/s a GPU) hang on the number of chunks a stage, which
 is not published: with 8 of them 496 to 529 TFLOP/s are predicted, 24 to 32 % too many.""")
 
 

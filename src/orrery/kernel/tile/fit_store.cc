@@ -112,7 +112,8 @@ FitChoice::FitChoice(const Device& device, const Binding& binding)
   if (!binding.fit.empty()) candidates_.push_back({binding.fit, Origin::kUser, false, nullptr});
   const std::string folder = kernels_folder(binding).string();
   add_candidates(folder, device_, Origin::kOwn);
-  if (!device.kernels_like.empty()) add_candidates(folder, device.kernels_like, Origin::kAlike);
+  if (!device.kernels_like.empty() && device.kernels_like != device_)
+    add_candidates(folder, device.kernels_like, Origin::kAlike);
   add_candidates(folder, kAnyDevice, Origin::kGeneric);
   // A file that cannot be read should end the request before its first kernel.
   if (!candidates_.empty()) candidates_.front().fit = load_tile_fit(candidates_.front().path);
