@@ -78,8 +78,14 @@ class LayerBuilder {
   void mix(const std::monostate& /*none*/) {}
   void mix(const SoftmaxAttention& a);
   void mix(const LatentAttention& a);
-  /// Chunks of tokens: products inside a chunk, states from one to the next (Dao and Gu 2024).
+  /// A convolution, the scan and the norm of its gated result. As mamba_ssm's one function of all
+  /// three does, the backward pass keeps their inputs alone.
   void mix(const StateSpace& m);
+  /// Chunks of tokens: states that each adds, passed from one to the next, and products inside
+  /// (Dao and Gu 2024, arXiv:2405.21060, sec. 6). Five kernels forward; backward four of them
+  /// again, states in 32 bits, and ten more. Each moves its operands once; products run beside
+  /// that at a part of the rate of large ones.
+  void scan(const StateSpace& m, int64_t heads, int64_t groups);
   void mix(const LinearBlock& /*block*/) { linear(tokens_, model_.hidden, model_.hidden, false); }
   void mix(const CompressedAttention& /*mixer*/) { refuse("compressed attention (DeepSeek-V4)"); }
   void mix(const DeltaAttention& /*mixer*/) { refuse("linear attention by the delta rule"); }
