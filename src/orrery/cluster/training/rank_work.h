@@ -87,6 +87,10 @@ RankWork embedding_work(const TransformerDescription& model, const Strategy& str
 /// The last norm, logits and loss, on the last stage.
 RankWork head_work(const TransformerDescription& model, const Strategy& strategy,
                    const TrainingConstants& constants);
+/// What a further predicted token costs on the last stage, in 16 bits: the model's last attention
+/// and its last feed-forward part, and the head once more.
+RankWork further_token_work(const TransformerDescription& model, const Strategy& strategy, int node,
+                            const TrainingConstants& constants, std::vector<std::string>& gaps);
 /// Adam over what a rank updates: `parameters` in 16 bits with 32-bit state.
 Pass optimizer_pass(double parameters, bool wide_gradients);
 

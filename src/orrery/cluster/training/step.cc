@@ -8,12 +8,13 @@
 
 namespace orrery {
 
-/// A strategy's work: a part for each distinct layer, then embedding and head.
+/// A strategy's work: a part for each distinct layer, again for those in 16 bits, then embedding,
+/// head and what predicts further tokens.
 struct TrainingModel::Parts {
   std::vector<RankWork> works;
   std::vector<std::vector<double>> counts;    ///< Of each part, by stage.
   std::vector<std::vector<double>> by_chunk;  ///< … by chunk, as `layers_by_chunk` has them.
-  size_t embedding = 0, head = 0;
+  size_t embedding = 0, head = 0, further = 0;
 };
 
 namespace {
@@ -72,13 +73,25 @@ TrainingModel::TrainingModel(TransformerDescription model, Cluster cluster,
 TrainingModel::Parts TrainingModel::parts_of(const Strategy& strategy,
                                              std::vector<std::string>& gaps) const {
   Parts parts;
-  for (const Layer& kind : kinds_)
-    parts.works.push_back(
-        layer_work(kind, model_, strategy, cluster_.node_size(), constants_, gaps));
+  const auto add_layers = [&](const Strategy& s) {
+    for (const Layer& kind : kinds_)
+      parts.works.push_back(layer_work(kind, model_, s, cluster_.node_size(), constants_, gaps));
+  };
+  add_layers(strategy);
+  const bool mixed = strategy.plain_first + strategy.plain_last > 0;
+  if (mixed) {
+    Strategy plain = strategy;
+    plain.precision = TrainingPrecision::kBF16;
+    add_layers(plain);
+  }
   parts.embedding = parts.works.size();
   parts.works.push_back(embedding_work(model_, strategy));
   parts.head = parts.works.size();
   parts.works.push_back(head_work(model_, strategy, constants_));
+  parts.further = parts.works.size();
+  if (strategy.further_tokens > 0)
+    parts.works.push_back(
+        further_token_work(model_, strategy, cluster_.node_size(), constants_, gaps));
 
   if (strategy.zero == 3)
     for (RankWork& w : parts.works) {
@@ -115,11 +128,17 @@ TrainingModel::Parts TrainingModel::parts_of(const Strategy& strategy,
     ++parts.by_chunk[part][chunk];
     ++parts.counts[part][chunk % stages];
   };
-  size_t layer = 0;
+  int layer = 0;
+  const auto layers = static_cast<int>(kind_of_.size());
   for (size_t chunk = 0; chunk < by_chunk.size(); ++chunk)
-    for (int i = 0; i < by_chunk[chunk]; ++i) count(static_cast<size_t>(kind_of_[layer++]), chunk);
+    for (int i = 0; i < by_chunk[chunk]; ++i, ++layer) {
+      const bool plain = layer < strategy.plain_first || layer >= layers - strategy.plain_last;
+      count(static_cast<size_t>(kind_of_[static_cast<size_t>(layer)]) + (plain ? kinds_.size() : 0),
+            chunk);
+    }
   count(parts.embedding, 0);
   count(parts.head, by_chunk.size() - 1);
+  for (int i = 0; i < strategy.further_tokens; ++i) count(parts.further, by_chunk.size() - 1);
   return parts;
 }
 
