@@ -675,7 +675,8 @@ def bridge_recipe(row):
     model, small = row["model"], row["model"] == "Nemotron_3_Nano"
     if not model.startswith("Nemotron_3"):
         return {}
-    recipe = {"gradients": "bf16"}  # grad_reduce_in_fp32 = False
+    # grad_reduce_in_fp32 = False; no CommOverlapConfig, which is what hides tensor-parallel traffic
+    recipe = {"gradients": "bf16", "overlap_tensor": False}
     if not small:
         recipe["mtp"] = 2  # mtp_num_layers, in 16 bits
     if small and row["system"] == "DGX-H100":
@@ -689,11 +690,11 @@ def bridge_row(program, data, row):
     model = BRIDGE_DENSE.get(row["model"]) or ("deepseek-v3" if row["model"] == "DeepSeekV3" else pathlib.Path(
         data, "model_configs", BRIDGE_CONFIGS[row["model"]] + "_config.json"))
     split_layers = int(row["tp"]) > 1
+    recipe = {"overlap_tensor": split_layers, **bridge_recipe(row)}
     answer = train(program, model, on=BRIDGE_SYSTEMS[row["system"]], gpus=row["gpus"], tp=row["tp"], pp=row["pp"],
                    cp=row["cp"] or 1, vpp=row["vp"] or 1, ep=row["ep"] or 1, micro_batch=row["mbs"],
                    global_batch=row["gbs"], seq=row["seq"], dtype=BRIDGE_PRECISIONS[row["precision"]],
-                   framework="fsdp" if row["fsdp"] not in ("", "0") else "megatron-core", sp=split_layers,
-                   overlap_tensor=split_layers, **bridge_recipe(row))
+                   framework="fsdp" if row["fsdp"] not in ("", "0") else "megatron-core", sp=split_layers, **recipe)
     measured = int(row["gbs"]) * int(row["seq"]) / (float(row["tokens_per_s_per_gpu"]) * int(row["gpus"]))
     name = f"{row['release'].split()[0]} {row['model']}, {row['gpus']} × {row['system'][4:]}"
     return f"{name}, {row['precision'] or 'FP8'}", answer, measured
