@@ -152,12 +152,15 @@ TEST(Training, MegatronWeakScalingOnA100) {
   EXPECT_LT(errors.worst, 0.15);
 }
 
-/// What Megatron-Bridge's recipes of Nemotron 3 say beside its table, as tools/validation/report.py
-/// has them.
+/// What Megatron-Bridge's recipes of Nemotron 3 and DeepSeek-V3 say beside its table, as
+/// tools/validation/report.py has them.
 void follow_recipe(const Rows& rows, size_t i, TrainRequest& request) {
   const std::string model = rows.text(i, "model");
-  if (!model.starts_with("Nemotron_3")) return;
   Strategy& s = request.strategy;
+  if (model == "DeepSeekV3" &&
+      rows.number(i, "model_tflops_per_gpu") / rows.number(i, "tokens_per_s_per_gpu") > 0.255)
+    s.further_tokens = 1;
+  if (!model.starts_with("Nemotron_3")) return;
   s.wide_gradients = s.overlap_tensor = false;
   request.given = {"gradients", "overlap-tensor"};
   if (model != "Nemotron_3_Nano") s.further_tokens = 2;

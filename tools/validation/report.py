@@ -671,8 +671,12 @@ def training_table(rows):
 
 def bridge_recipe(row):
     """What Megatron-Bridge's recipes of Nemotron 3 say beside its table (scripts/performance/configs/nemotronh and
-    src/megatron/bridge/recipes/nemotronh of its repository)."""
+    src/megatron/bridge/recipes/nemotronh of its repository). Those of DeepSeek-V3 predict a further token or do not:
+    the table's operations of a token tell, 260 or 250 GFLOP."""
     model, small = row["model"], row["model"] == "Nemotron_3_Nano"
+    if model == "DeepSeekV3":
+        flops = 1e12 * float(row["model_tflops_per_gpu"]) / float(row["tokens_per_s_per_gpu"])
+        return {"mtp": 1} if flops > 255e9 else {}
     if not model.startswith("Nemotron_3"):
         return {}
     # grad_reduce_in_fp32 = False; no CommOverlapConfig, which is what hides tensor-parallel traffic

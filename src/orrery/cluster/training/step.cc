@@ -19,6 +19,15 @@ struct TrainingModel::Parts {
 
 namespace {
 
+/// What predicts further tokens makes the last chunk longer, so that the others are filled first,
+/// as Megatron-Bridge lays DeepSeek-V3 out: 61 layers over 16 chunks are 15 of four and one of one.
+std::vector<int> layers_before_further_tokens(int layers, int count) {
+  const int full = (layers + count - 1) / count;
+  std::vector<int> by_chunk;
+  for (int i = 0; i < count; ++i) by_chunk.push_back(std::clamp(layers - i * full, 0, full));
+  return by_chunk;
+}
+
 size_t index(TrafficCause cause) { return static_cast<size_t>(cause); }
 
 /// Spreads of exposed traffic, in seconds: own ones are independent, shared ones are not.
@@ -120,8 +129,11 @@ TrainingModel::Parts TrainingModel::parts_of(const Strategy& strategy,
     }
 
   const auto stages = static_cast<size_t>(strategy.pipeline);
+  const auto all = static_cast<int>(model_.layers.size());
   const std::vector<int> by_chunk =
-      layers_by_chunk(static_cast<int>(model_.layers.size()), strategy.pipeline, strategy.chunks);
+      strategy.further_tokens > 0
+          ? layers_before_further_tokens(all, strategy.pipeline * strategy.chunks)
+          : layers_by_chunk(all, strategy.pipeline, strategy.chunks);
   parts.counts.assign(parts.works.size(), std::vector<double>(stages, 0));
   parts.by_chunk.assign(parts.works.size(), std::vector<double>(by_chunk.size(), 0));
   const auto count = [&](size_t part, size_t chunk) {
@@ -129,10 +141,9 @@ TrainingModel::Parts TrainingModel::parts_of(const Strategy& strategy,
     ++parts.counts[part][chunk % stages];
   };
   int layer = 0;
-  const auto layers = static_cast<int>(kind_of_.size());
   for (size_t chunk = 0; chunk < by_chunk.size(); ++chunk)
     for (int i = 0; i < by_chunk[chunk]; ++i, ++layer) {
-      const bool plain = layer < strategy.plain_first || layer >= layers - strategy.plain_last;
+      const bool plain = layer < strategy.plain_first || layer >= all - strategy.plain_last;
       count(static_cast<size_t>(kind_of_[static_cast<size_t>(layer)]) + (plain ? kinds_.size() : 0),
             chunk);
     }

@@ -79,6 +79,10 @@ TEST(TrainingStep, FurtherTokensAddABlockEachToTheLastStage) {
   s.further_tokens = 2;
   // The last stage has four layers' attention instead of two: 8 · 12 ms, and the others' 3 · 6 ms.
   EXPECT_NEAR(m.evaluate(s).step.value.value, 8 * 12e-3 + 18e-3, 1e-12);
+  // 10 layers are 3, 3, 3 and 1 with a block: 8 · 9 ms, and the other stages' 9 + 9 + 6.
+  s.further_tokens = 1;
+  const TrainingModel ten = model(attention_alone, nothing, plain(), 10);
+  EXPECT_NEAR(ten.evaluate(s).step.value.value, 8 * 9e-3 + 24e-3, 1e-12);
 }
 
 TEST(TrainingStep, PartsAddUpToTheStep) {
