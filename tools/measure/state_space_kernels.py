@@ -664,7 +664,7 @@ def main():
     print(f"compiled after {time.time() - began:.0f} s", flush=True)
     good = check(batch=2, length=256, heads=64, head=64, groups=8, state=128, chunk=128)
     good &= check(batch=1, length=512, heads=64, head=64, groups=8, state=128, chunk=256)
-    if not good and "--anyway" not in sys.argv:
+    if not good:
         sys.exit("results are wrong")
     pynvml.nvmlInit()
     handle = pynvml.nvmlDeviceGetHandleByIndex(0)
@@ -693,6 +693,7 @@ def main():
             out.flush()
             print(f"{time.time() - began:.0f} s", params, flush=True)
             del layer, replay
+            gc.collect()
             torch.cuda.empty_cache()
     print(f"{time.time() - began:.0f} s")
 
