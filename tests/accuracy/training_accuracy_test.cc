@@ -152,6 +152,27 @@ TEST(Training, MegatronWeakScalingOnA100) {
   EXPECT_LT(errors.worst, 0.15);
 }
 
+/// What Megatron-Bridge's recipes of Nemotron 3 and DeepSeek-V3 say beside its table, as
+/// tools/validation/report.py has them.
+void follow_recipe(const Rows& rows, size_t i, TrainRequest& request) {
+  const std::string model = rows.text(i, "model");
+  Strategy& s = request.strategy;
+  if (model == "DeepSeekV3" &&
+      rows.number(i, "model_tflops_per_gpu") / rows.number(i, "tokens_per_s_per_gpu") > 0.255)
+    s.further_tokens = 1;
+  if (!model.starts_with("Nemotron_3")) return;
+  s.wide_gradients = s.overlap_tensor = false;
+  request.given = {"gradients", "overlap-tensor"};
+  if (model != "Nemotron_3_Nano") s.further_tokens = 2;
+  if (model == "Nemotron_3_Nano" && rows.text(i, "system") == "DGX-H100")
+    s.recompute = Recompute::kExperts;
+  if (model == "Nemotron_3_Super" && s.precision == TrainingPrecision::kNVFP4 &&
+      rows.text(i, "release") >= "26.06") {
+    s.plain_first = 1;
+    s.plain_last = 14;
+  }
+}
+
 /// A run of Megatron-Bridge's published performance.
 TrainRequest bridge_run(const Rows& rows, size_t i, const std::string& model) {
   static const std::map<std::string, std::string> kSystems = {{"DGX-H100", "dgx-h100"},
@@ -180,6 +201,7 @@ TrainRequest bridge_run(const Rows& rows, size_t i, const std::string& model) {
   s.length = rows.whole(i, "seq");
   s.sequence = s.overlap_tensor = s.tensor > 1;
   s.precision = kPrecisions.at(rows.text(i, "precision"));
+  follow_recipe(rows, i, request);
   return request;
 }
 

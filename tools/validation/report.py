@@ -694,15 +694,36 @@ def training_table(rows):
           f"{held} said to fit.\n")
 
 
+def bridge_recipe(row):
+    """What Megatron-Bridge's recipes of Nemotron 3 say beside its table (scripts/performance/configs/nemotronh and
+    src/megatron/bridge/recipes/nemotronh of its repository). Those of DeepSeek-V3 predict a further token or do not:
+    the table's operations of a token tell, 260 or 250 GFLOP."""
+    model, small = row["model"], row["model"] == "Nemotron_3_Nano"
+    if model == "DeepSeekV3":
+        flops = 1e12 * float(row["model_tflops_per_gpu"]) / float(row["tokens_per_s_per_gpu"])
+        return {"mtp": 1} if flops > 255e9 else {}
+    if not model.startswith("Nemotron_3"):
+        return {}
+    # grad_reduce_in_fp32 = False; no CommOverlapConfig, which is what hides tensor-parallel traffic
+    recipe = {"gradients": "bf16", "overlap_tensor": False}
+    if not small:
+        recipe["mtp"] = 2  # mtp_num_layers, in 16 bits
+    if small and row["system"] == "DGX-H100":
+        recipe["recompute"] = "experts"  # recompute_modules: moe, layernorm, core_attn, moe_act
+    if model == "Nemotron_3_Super" and row["precision"] == "NVFP4" and row["release"] >= "26.06":
+        recipe.update(plain_first=1, plain_last=14)  # first_last_layers_bf16; earlier scripts had none
+    return recipe
+
+
 def bridge_row(program, data, row):
     model = BRIDGE_DENSE.get(row["model"]) or ("deepseek-v3" if row["model"] == "DeepSeekV3" else pathlib.Path(
         data, "model_configs", BRIDGE_CONFIGS[row["model"]] + "_config.json"))
     split_layers = int(row["tp"]) > 1
+    recipe = {"overlap_tensor": split_layers, **bridge_recipe(row)}
     answer = train(program, model, on=BRIDGE_SYSTEMS[row["system"]], gpus=row["gpus"], tp=row["tp"], pp=row["pp"],
                    cp=row["cp"] or 1, vpp=row["vp"] or 1, ep=row["ep"] or 1, micro_batch=row["mbs"],
                    global_batch=row["gbs"], seq=row["seq"], dtype=BRIDGE_PRECISIONS[row["precision"]],
-                   framework="fsdp" if row["fsdp"] not in ("", "0") else "megatron-core", sp=split_layers,
-                   overlap_tensor=split_layers)
+                   framework="fsdp" if row["fsdp"] not in ("", "0") else "megatron-core", sp=split_layers, **recipe)
     measured = int(row["gbs"]) * int(row["seq"]) / (float(row["tokens_per_s_per_gpu"]) * int(row["gpus"]))
     name = f"{row['release'].split()[0]} {row['model']}, {row['gpus']} × {row['system'][4:]}"
     return f"{name}, {row['precision'] or 'FP8'}", answer, measured
@@ -780,7 +801,8 @@ assumed, so that they fit.
                                          global_batch=256, seq=8192, dtype=dtype, overlap_tensor=True), measured)
                            for dtype, measured in (("bf16", 19.81), ("fp8", 13.02))])
     print("""Its other rows, by system. The table does not say what a recipe overlaps, computes again or captures as
-CUDA graphs, and the same row differs by up to a half from one release to another. Of Blackwell GPUs few
+CUDA graphs, and the same row differs by up to a half from one release to another. Of Nemotron 3 the recipes
+themselves say it: further tokens predicted, layers in 16 bits, experts computed again on H100. Of Blackwell GPUs few
 kernels were measured: products in 16 bits, attention and experts; products in eight and four bits are of a fit over
 other GPUs.
 """)

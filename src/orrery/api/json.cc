@@ -307,6 +307,9 @@ TrainRequest train_request(const Json& json) {
   s.overlap_tensor = flag_of(json, "overlap_tensor");
   s.overlap_experts = flag_of(json, "overlap_experts");
   s.overlap_gradients = flag_of(json, "overlap_gradients");
+  s.plain_first = count_of(json, "plain_first", 0, 0);
+  s.plain_last = count_of(json, "plain_last", 0, 0);
+  s.further_tokens = count_of(json, "mtp", 0, 0);
   s.graphs = flag_of(json, "graphs");
   r.stragglers = texts_of(json, "stragglers");
   r.slow_nodes = texts_of(json, "slow_nodes");
@@ -886,6 +889,9 @@ std::string Session::call(std::string_view request_json) const {
                           "overlap_tensor",
                           "overlap_experts",
                           "overlap_gradients",
+                          "plain_first",
+                          "plain_last",
+                          "mtp",
                           "graphs",
                           "stragglers",
                           "slow_nodes"});

@@ -229,6 +229,9 @@ JsonAnswer strategy_json(const Strategy& s) {
           {"micro_batches", s.micro_batches()},
           {"seq", s.length},
           {"dtype", name(s.precision)},
+          {"plain_first", s.plain_first},
+          {"plain_last", s.plain_last},
+          {"mtp", s.further_tokens},
           {"recompute", name(s.recompute)},
           {"schedule", name(s.schedule)},
           {"zero", s.zero}};

@@ -66,6 +66,9 @@ TEST(Train, JsonHoldsTheStrategyAndPartsThatAddUp) {
                          {"micro_batches", 8},
                          {"seq", 4096},
                          {"dtype", "bf16"},
+                         {"plain_first", 0},
+                         {"plain_last", 0},
+                         {"mtp", 0},
                          {"recompute", "none"},
                          {"schedule", "1f1b"},
                          {"zero", 1}};

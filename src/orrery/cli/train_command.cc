@@ -59,6 +59,13 @@ class TrainCommand final : public Command {
                  "Tokens travel to experts behind other micro-batches' compute");
     app.add_flag("--overlap-gradients,!--no-overlap-gradients", s.overlap_gradients,
                  "Gradients are summed behind the backward pass");
+    const auto extra = [&](const std::string& name, int& value, const std::string& help) {
+      app.add_option(name, value, help)->type_name("N")->check(CLI::Range(0, 1 << 10));
+    };
+    extra("--plain-first", s.plain_first, "Layers at the beginning that stay in 16 bits");
+    extra("--plain-last", s.plain_last, "Layers at the end that stay in 16 bits");
+    extra("--mtp", s.further_tokens,
+          "Multi-token prediction: tokens predicted beside the next one, a block each");
     app.add_flag("--graphs", s.graphs, "Layers run as CUDA graphs: the host is never late");
     app.add_option("--straggler", request_.stragglers,
                    "What if devices ran at a part of their speed, e.g. 12=0.8 or 0-7=0.9")

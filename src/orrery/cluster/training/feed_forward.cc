@@ -25,7 +25,7 @@ void LayerBuilder::dense(const DenseFeedForward& f, int64_t rows) {
   const int64_t inner = f.inner / s_.tensor;
   linear(rows, (f.gated ? 2 : 1) * inner, model_.hidden, f.up.bias);
   activate(static_cast<double>(rows) * static_cast<double>(inner), f.gated);
-  linear(rows, model_.hidden, inner, false);
+  linear(rows, model_.hidden, inner, false, true, casts_activations());
   if (f.down.bias) work_.dense_parameters += static_cast<double>(model_.hidden);
 }
 
@@ -55,9 +55,9 @@ void LayerBuilder::feed(const MixtureOfExperts& m) {
       dispatch(*pass, mine * static_cast<double>(width) * kHalf, static_cast<double>(m.active));
   }
   const int64_t local = std::max<int64_t>(1, m.experts / s_.expert);
-  grouped(local, rows, (m.gated ? 2 : 1) * m.inner, width, false);
+  grouped(local, rows, (m.gated ? 2 : 1) * m.inner, width);
   activate(rows * static_cast<double>(m.inner), m.gated);
-  grouped(local, rows, width, m.inner, true);
+  grouped(local, rows, width, m.inner);
   work_.kept_bytes += moved * (kHalf + kept_input());
   if (m.shared) {
     enter();
@@ -92,8 +92,7 @@ void LayerBuilder::router(const MixtureOfExperts& m) {
   work_.kept_bytes += scores * 2 * kWide;
 }
 
-void LayerBuilder::grouped(int64_t local, double rows, int64_t n, int64_t k,
-                           bool quantised_before) {
+void LayerBuilder::grouped(int64_t local, double rows, int64_t n, int64_t k) {
   const auto count = static_cast<double>(local);
   const auto m = std::max<int64_t>(1, static_cast<int64_t>(rows / count));
   const std::string_view dtype = narrow_ ? dtype_of(s_.precision) : dtype_of(plain());
@@ -102,7 +101,7 @@ void LayerBuilder::grouped(int64_t local, double rows, int64_t n, int64_t k,
   backward(product(dtype, n, k, m), count);
   accumulate(static_cast<double>(local * n) * static_cast<double>(k));
   if (narrow_) {
-    if (!quantised_before) forward(quantise(rows * static_cast<double>(k)));
+    forward(quantise(rows * static_cast<double>(k)));
     backward(quantise(rows * static_cast<double>(n)));
   }
   const double flops = 2 * rows * static_cast<double>(n) * static_cast<double>(k);

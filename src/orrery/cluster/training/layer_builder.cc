@@ -123,6 +123,16 @@ void LayerBuilder::head() {
   }
 }
 
+void LayerBuilder::further_token(const std::vector<Layer>& layers) {
+  norm();
+  norm();
+  linear(tokens_, model_.hidden / s_.tensor, 2 * model_.hidden, false);
+  for (const Layer& l : layers) layer(l);
+  const double parameters = work_.dense_parameters;
+  head();
+  work_.dense_parameters = parameters;  // the head is the model's own
+}
+
 double LayerBuilder::own(int64_t width) const {
   return static_cast<double>(own_tokens_) * static_cast<double>(width);
 }
@@ -231,7 +241,8 @@ void LayerBuilder::linear(int64_t m, int64_t n, int64_t k, bool bias, bool narro
   if (low) {
     const double x = static_cast<double>(m) * static_cast<double>(k);
     const double y = static_cast<double>(m) * static_cast<double>(n);
-    if (!quantised_before) forward(quantise(x));
+    // No norm writes 4 bits.
+    if (!quantised_before || s_.precision == TrainingPrecision::kNVFP4) forward(quantise(x));
     backward(quantise(y));
   }
   if (bias) {
@@ -253,7 +264,15 @@ TrainingPrecision LayerBuilder::plain() const {
 }
 
 Kernel LayerBuilder::quantise(double elements) const {
-  return bytes_loop(elements, (s_.precision == TrainingPrecision::kFP8 ? 2 : 1) * kHalf, 2);
+  switch (s_.precision) {
+    case TrainingPrecision::kFP8:
+      return bytes_loop(elements, 2 * kHalf, 2);
+    case TrainingPrecision::kNVFP4:
+      // Two scales: one of the tensor, and a byte of each 16 elements.
+      return bytes_loop(elements, 2 * kHalf, 2 * (0.5 + 1.0 / 16));
+    default:
+      return bytes_loop(elements, kHalf, 2);
+  }
 }
 
 void LayerBuilder::norm() {

@@ -24,6 +24,9 @@ class LayerBuilder {
   void layer(const Layer& layer);
   void embedding();
   void head();
+  /// What predicts one more token (DeepSeek-V3, arXiv:2412.19437, sec. 2.2): the vector so far and
+  /// the next token's, each normed, are joined to one, which goes through `layers` and the head.
+  void further_token(const std::vector<Layer>& layers);
 
  private:
   double tokens() const { return static_cast<double>(tokens_); }
@@ -68,8 +71,10 @@ class LayerBuilder {
 
   /// Bytes of an element that a linear layer keeps of its input.
   double kept_input() const { return narrow_ ? 1 : kHalf; }
-  /// To 8 bits in both orders; a scale for a whole tensor needs a look at all of it first.
+  /// To 8 or 4 bits in both orders; a scale for a whole tensor needs a look at all of it first.
   Kernel quantise(double elements) const;
+  /// Transformer Engine casts where it computes activations only with one scale a tensor.
+  bool casts_activations() const { return s_.precision == TrainingPrecision::kFP8; }
 
   void norm();
   /// x + dropout(f(x) + bias); in the backward pass two gradients meet.
@@ -78,8 +83,14 @@ class LayerBuilder {
   void mix(const std::monostate& /*none*/) {}
   void mix(const SoftmaxAttention& a);
   void mix(const LatentAttention& a);
-  /// Chunks of tokens: products inside a chunk, states from one to the next (Dao and Gu 2024).
+  /// A convolution, the scan and the norm of its gated result. As mamba_ssm's one function of all
+  /// three does, the backward pass keeps their inputs alone.
   void mix(const StateSpace& m);
+  /// Chunks of tokens: states that each adds, passed from one to the next, and products inside
+  /// (Dao and Gu 2024, arXiv:2405.21060, sec. 6). Five kernels forward; backward four of them
+  /// again, states in 32 bits, and ten more. Each moves its operands once; products run beside
+  /// that at a part of the rate of large ones.
+  void scan(const StateSpace& m, int64_t heads, int64_t groups);
   void mix(const LinearBlock& /*block*/) { linear(tokens_, model_.hidden, model_.hidden, false); }
   void mix(const CompressedAttention& /*mixer*/) { refuse("compressed attention (DeepSeek-V4)"); }
   void mix(const DeltaAttention& /*mixer*/) { refuse("linear attention by the delta rule"); }
@@ -108,8 +119,9 @@ class LayerBuilder {
   /// nodes that is N·(1 − (1 − 1/N)^active) on average.
   void dispatch(Pass& pass, double bytes, double active);
   void router(const MixtureOfExperts& m);
-  /// Rows of all local experts, one product each, as Transformer Engine's grouped layers run them.
-  void grouped(int64_t local, double rows, int64_t n, int64_t k, bool quantised_before);
+  /// Rows of all local experts, one product each, as Transformer Engine's grouped layers run them;
+  /// these quantise their inputs themselves.
+  void grouped(int64_t local, double rows, int64_t n, int64_t k);
 
   [[noreturn]] void refuse(std::string_view what) const;
   void note(const std::string& text);

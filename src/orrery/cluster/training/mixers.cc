@@ -87,28 +87,77 @@ void LayerBuilder::mix(const StateSpace& m) {
   const int64_t shared = 2 * groups * m.state_size;
   linear(tokens_, 2 * inner + shared + heads, model_.hidden, m.input.bias);
   const double convolved = tokens() * static_cast<double>(inner + shared);
-  forward(elementwise(convolved, 2));
-  backward(elementwise(convolved, 4));
-  const int64_t chunk = std::min(m.chunk, tokens_);
-  const int64_t chunks = tokens_ / std::max<int64_t>(1, chunk);
-  const auto batched = [&](int64_t batch, int64_t rows, int64_t columns, int64_t depth) {
-    const Kernel kernel = kernels::product(half_, batch * chunks, rows, columns, depth);
-    forward(kernel);
-    backward(kernel, 2);
-    work_.model_flops += 6.0 * static_cast<double>(batch * chunks * rows) *
-                         static_cast<double>(columns * depth) * s_.tensor;
-  };
-  batched(groups, chunk, chunk, m.state_size);
-  batched(heads, chunk, m.head_size, chunk);
-  batched(heads, m.head_size, m.state_size, chunk);
-  batched(heads, chunk, m.head_size, m.state_size);
   const double gated = tokens() * static_cast<double>(inner);
-  forward(elementwise(gated, 4));
-  backward(elementwise(gated, 7));
-  work_.kept_bytes += (convolved + 4 * gated) * kHalf;
+  forward(elementwise(convolved, 2), 1, c_.convolution);
+  // The convolution's result is not kept.
+  backward(elementwise(convolved, 2), 1, c_.convolution);
+  backward(elementwise(convolved, 3), 1, c_.convolution_backward);
+  scan(m, heads, groups);
+  forward(elementwise(gated, 3), 1, c_.gated_norm);
+  backward(bytes_loop(gated, 3 * kHalf, 2 * kHalf), 1, c_.gated_norm_backward);
+  work_.kept_bytes += (convolved + 2 * gated + tokens() * static_cast<double>(heads)) * kHalf +
+                      gated * kept_input();
   work_.dense_parameters += static_cast<double>((m.convolution + 1) * (inner + shared) + 3 * heads);
   linear(tokens_, model_.hidden, inner, m.output.bias, true, false);
-  note("state-space scans are timed as their products");
+}
+
+void LayerBuilder::scan(const StateSpace& m, int64_t heads, int64_t groups) {
+  const int64_t chunk = std::min(m.chunk, tokens_);
+  const double size = static_cast<double>(m.state_size), length = static_cast<double>(chunk);
+  const double gates = tokens() * static_cast<double>(heads);
+  const double x = gates * static_cast<double>(m.head_size);
+  const double b = tokens() * static_cast<double>(groups) * size;
+  const double states = x * size / length;
+  const double scores = tokens() * static_cast<double>(groups) * length;
+  struct Moved {
+    double read, written;
+  };
+  const auto run = [&](Pass& pass, double times, std::initializer_list<Moved> kernels) {
+    for (const Moved& k : kernels)
+      add(pass,
+          kernels::loop(Opcode::k_add, KernelFamily::kElementwise, half_,
+                        static_cast<int64_t>(k.written / kHalf), k.read, k.written, 0),
+          1, times);
+  };
+  const Moved sums{gates * kHalf, 2 * gates * kWide};
+  const Moved adds{(x + b) * kHalf + 2 * gates * kWide, states * kWide};
+  const Moved products{2 * b * kHalf, scores * kWide};
+  run(work_.forward, c_.scan,
+      {sums,
+       adds,
+       {states * kWide, states * kHalf},
+       products,
+       {(x + b + states) * kHalf + (2 * gates + scores) * kWide, x * kHalf}});
+  const Moved of_shared{(x + b + states) * kHalf + 2 * gates * kWide, (b + gates) * kWide};
+  const Moved by_scores{b * kHalf + (scores + b) * kWide, b * kHalf};
+  run(work_.backward, c_.scan_backward,
+      {sums,
+       products,
+       adds,
+       {states * kWide, states * kWide},
+       // Gradients of states, passed on from the last chunk, with the states once more in 16 bits.
+       {(x + b) * kHalf + gates * kWide, states * kWide},
+       {2 * states * kWide, 2 * states * kHalf},
+       // Of inputs; of B and C through the states; of their products.
+       {(2 * x + b + states) * kHalf + (2 * gates + scores) * kWide, x * kHalf + gates * kWide},
+       of_shared,
+       of_shared,
+       {2 * x * kHalf + 2 * gates * kWide, scores * kWide},
+       by_scores,
+       by_scores,
+       // Of decays, in the chunk and by their sums.
+       {2 * x * kHalf + (2 * gates + scores) * kWide, gates * kWide},
+       {3 * gates * kWide + gates * kHalf, gates * kWide + gates * kHalf}});
+  // As one product over x of as many operations; within a chunk, half of them come to nothing.
+  const double inside = length * b / x;
+  const auto multiply = [&](Pass& pass, double width) {
+    add(pass, kernels::product(half_, 1, tokens_, static_cast<int64_t>(width), heads * m.head_size),
+        1, c_.scan_products);
+  };
+  multiply(work_.forward, 2 * size + length / 2 + inside);
+  multiply(work_.backward, 5 * size + 3 * (length / 2 + inside));
+  work_.model_flops += 6 * x * (2 * size + length + inside) * s_.tensor;
+  note("state-space scans are timed by kernels written for it, measured on an H200");
 }
 
 void LayerBuilder::attend(const Heads& a) {

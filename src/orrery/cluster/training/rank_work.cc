@@ -53,6 +53,40 @@ RankWork head_work(const TransformerDescription& model, const Strategy& strategy
   return builder.finish();
 }
 
+namespace {
+
+/// The last layer that attends, with the last feed-forward part where it has none of its own.
+std::vector<Layer> predicting_layers(const TransformerDescription& model) {
+  const auto last = [&](const auto& has) -> const Layer* {
+    const auto found = std::find_if(model.layers.rbegin(), model.layers.rend(), has);
+    return found == model.layers.rend() ? nullptr : &*found;
+  };
+  const auto feeds = [](const Layer& layer) {
+    return !std::holds_alternative<std::monostate>(layer.feed_forward);
+  };
+  std::vector<Layer> layers;
+  if (const Layer* attends = last([](const Layer& layer) {
+        return std::holds_alternative<SoftmaxAttention>(layer.mixer) ||
+               std::holds_alternative<LatentAttention>(layer.mixer);
+      }))
+    layers.push_back(*attends);
+  if (layers.empty() || !feeds(layers.front()))
+    if (const Layer* layer = last(feeds)) layers.push_back(*layer);
+  return layers;
+}
+
+}  // namespace
+
+RankWork further_token_work(const TransformerDescription& model, const Strategy& strategy, int node,
+                            const TrainingConstants& constants, std::vector<std::string>& gaps) {
+  Strategy plain = strategy;
+  plain.recompute = Recompute::kNone;
+  if (plain.precision != TrainingPrecision::kFP16) plain.precision = TrainingPrecision::kBF16;
+  LayerBuilder builder(model, plain, node, constants, gaps);
+  builder.further_token(predicting_layers(model));
+  return builder.finish();
+}
+
 Pass optimizer_pass(double parameters, bool wide_gradients) {
   // Weights, two moments: read and written in 32 bits; the 16-bit copy written; gradients read
   // twice, for their norm and for the step.

@@ -53,16 +53,23 @@ struct RankWork {
 struct TrainingConstants {
   double attention_backward = 0;       ///< Time of fused attention's gradient over its forward.
   double attention_backward_wide = 0;  ///< … for heads wider than 128.
-  double accumulation = 0;      ///< Of what adding weight gradients in 32 bits moves: not hidden.
-  double loss = 0;              ///< Cross-entropy over one reading of the logits, …
-  double loss_backward = 0;     ///< … its gradient over one reading and one writing.
-  double hidden_share = 0;      ///< Of such traffic, what runs behind compute.
-  double hidden_experts = 0;    ///< … of tokens' travel to experts.
-  double slowdown = 0;          ///< Of compute while traffic runs beside it.
-  Seconds host;                 ///< To launch one kernel.
-  Seconds gap;                  ///< Between kernels of one stream.
-  Bytes bucket;                 ///< Gradients that are sent together.
-  double structure_spread = 0;  ///< ln(true / predicted) that all kernels share …
+  double accumulation = 0;   ///< Of what adding weight gradients in 32 bits moves: not hidden.
+  double loss = 0;           ///< Cross-entropy over one reading of the logits, …
+  double loss_backward = 0;  ///< … its gradient over one reading and one writing.
+  double scan = 0;           ///< State-space scan over moving its operands once, …
+  double scan_backward = 0;  ///< … its gradient over that, …
+  double scan_products = 0;  ///< … and its products over one large product.
+  double convolution = 0;    ///< Causal convolution over one reading and one writing, …
+  double convolution_backward = 0;  ///< … its gradient over two and one.
+  double gated_norm = 0;            ///< Norm of a gated result over two readings and a writing, …
+  double gated_norm_backward = 0;   ///< … its gradient over three and two.
+  double hidden_share = 0;          ///< Of such traffic, what runs behind compute.
+  double hidden_experts = 0;        ///< … of tokens' travel to experts.
+  double slowdown = 0;              ///< Of compute while traffic runs beside it.
+  Seconds host;                     ///< To launch one kernel.
+  Seconds gap;                      ///< Between kernels of one stream.
+  Bytes bucket;                     ///< Gradients that are sent together.
+  double structure_spread = 0;      ///< ln(true / predicted) that all kernels share …
   double structure_spread_experts = 0;  ///< … of models with experts.
   Bytes context;                        ///< What CUDA and the libraries hold of a device's memory.
 };
@@ -82,6 +89,10 @@ RankWork embedding_work(const TransformerDescription& model, const Strategy& str
 /// The last norm, logits and loss, on the last stage.
 RankWork head_work(const TransformerDescription& model, const Strategy& strategy,
                    const TrainingConstants& constants);
+/// What a further predicted token costs on the last stage, in 16 bits: the model's last attention
+/// and its last feed-forward part, and the head once more.
+RankWork further_token_work(const TransformerDescription& model, const Strategy& strategy, int node,
+                            const TrainingConstants& constants, std::vector<std::string>& gaps);
 /// Adam over what a rank updates: `parameters` in 16 bits with 32-bit state.
 Pass optimizer_pass(double parameters, bool wide_gradients);
 

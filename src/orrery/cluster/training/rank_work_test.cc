@@ -201,6 +201,83 @@ TEST(RankWork, ExpertsAreSpreadOverTheirRanks) {
   EXPECT_DOUBLE_EQ(one.model_flops, 3 * 2 * s * linear + 6 * s * s * h);
 }
 
+TEST(RankWork, ScansMoveTheirOperandsOnceAndMultiplyBeside) {
+  // Such sizes that inputs, B, C, states and scores within chunks have q numbers each, gates g.
+  TransformerDescription model = gpt();
+  StateSpace scan;
+  scan.heads = 4;
+  scan.head_size = 64;
+  scan.state_size = 128;
+  scan.groups = 2;
+  scan.chunk = 128;
+  model.layers.front().mixer = scan;
+  Strategy strategy;
+  strategy.length = 1024;
+  const double q = 1024.0 * 4 * 64, g = 1024.0 * 4;
+  TrainingConstants constants;
+  constants.scan = 5;
+  constants.scan_backward = 7;
+  constants.scan_products = 11;
+  std::vector<std::string> gaps;
+  const RankWork found = layer_work(model.layers.front(), model, strategy, 8, constants, gaps);
+  EXPECT_THAT(gaps, ElementsAre(HasSubstr("measured on an H200")));
+  const auto moved = [](const Pass& pass, double times) {
+    double bytes = 0;
+    for (const Launch& launch : pass.launches)
+      if (launch.times == times)
+        bytes += (launch.kernel.cost.bytes_read + launch.kernel.cost.bytes_written) * launch.count;
+    return bytes;
+  };
+  const auto multiplied = [](const Pass& pass) {
+    double flops = 0;
+    for (const Launch& launch : pass.launches)
+      if (launch.times == 11) flops += launch.kernel.cost.matrix_flops * launch.count;
+    return flops;
+  };
+  // Decays 10g; states added 8q + 8g, passed on 6q; C·B 8q; outputs 12q + 8g.
+  EXPECT_DOUBLE_EQ(moved(found.forward, 5), 34 * q + 26 * g);
+  // Again 10g + 8q + 8q + 8g + 8q; of states 8q + 4g, passed on 12q; of inputs 14q + 12g; of B and
+  // C 2·(10q + 12g), of their products 8q + 8g, by them 2·12q; of decays 8q + 12g and 20g.
+  EXPECT_DOUBLE_EQ(moved(found.backward, 7), 118 * q + 98 * g);
+  // A state of 128 twice and five times, half a chunk of 128, C·B of 2 · 128 for every 4 · 64.
+  EXPECT_DOUBLE_EQ(multiplied(found.forward), 2 * q * (2 * 128 + 64 + 128));
+  EXPECT_DOUBLE_EQ(multiplied(found.backward), 2 * q * (5 * 128 + 3 * 64 + 3 * 128));
+}
+
+TEST(RankWork, AFurtherTokenTakesABlockAndTheHeadOnceMoreInSixteenBits) {
+  Strategy strategy;
+  std::vector<std::string> gaps;
+  const auto further = [&] { return further_token_work(mixture(), strategy, 8, {}, gaps); };
+  const RankWork layer = work(strategy, mixture());
+  const double joined = 2 * h * h;
+  EXPECT_DOUBLE_EQ(further().model_flops, 6 * s * joined + layer.model_flops +
+                                              head_work(mixture(), strategy, {}).model_flops);
+  EXPECT_DOUBLE_EQ(further().dense_parameters, joined + 2 * 2 * h + layer.dense_parameters);
+  EXPECT_DOUBLE_EQ(further().expert_parameters, layer.expert_parameters);
+  const Pass plain = further().forward;
+  strategy.precision = TrainingPrecision::kMXFP8;
+  EXPECT_EQ(further().forward.launches.size(), plain.launches.size());
+}
+
+TEST(RankWork, ExpertsQuantiseBothOfTheirInputs) {
+  Strategy strategy;
+  const auto loops = [&](TrainingPrecision precision) {
+    strategy.precision = precision;
+    double bytes = 0;
+    for (const Launch& launch : work(strategy, mixture()).forward.launches)
+      if (launch.kernel.family == KernelFamily::kElementwise)
+        bytes += (launch.kernel.cost.bytes_read + launch.kernel.cost.bytes_written) * launch.count;
+    return bytes;
+  };
+  const double plain = loops(TrainingPrecision::kBF16);
+  // Rows of h and of 512 of 8 experts, and h of attention's output: 2 bytes read, two of 1 written.
+  const double rows = s * 8 * (h + 512) + s * h;
+  EXPECT_DOUBLE_EQ(loops(TrainingPrecision::kMXFP8) - plain, rows * 4);
+  EXPECT_DOUBLE_EQ(loops(TrainingPrecision::kFP8) - plain, rows * 6);
+  // 4 bits are read twice too, after norms as well: attention's input is h more.
+  EXPECT_DOUBLE_EQ(loops(TrainingPrecision::kNVFP4) - plain, (rows + s * h) * (4 + 1.125));
+}
+
 TEST(RankWork, HeadAndEmbeddingShareTheirTableUnlessAPipelineParts) {
   Strategy strategy;
   const double table = 51200 * h;

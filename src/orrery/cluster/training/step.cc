@@ -8,15 +8,25 @@
 
 namespace orrery {
 
-/// A strategy's work: a part for each distinct layer, then embedding and head.
+/// A strategy's work: a part for each distinct layer, again for those in 16 bits, then embedding,
+/// head and what predicts further tokens.
 struct TrainingModel::Parts {
   std::vector<RankWork> works;
   std::vector<std::vector<double>> counts;    ///< Of each part, by stage.
   std::vector<std::vector<double>> by_chunk;  ///< … by chunk, as `layers_by_chunk` has them.
-  size_t embedding = 0, head = 0;
+  size_t embedding = 0, head = 0, further = 0;
 };
 
 namespace {
+
+/// What predicts further tokens makes the last chunk longer, so that the others are filled first,
+/// as Megatron-Bridge lays DeepSeek-V3 out: 61 layers over 16 chunks are 15 of four and one of one.
+std::vector<int> layers_before_further_tokens(int layers, int count) {
+  const int full = (layers + count - 1) / count;
+  std::vector<int> by_chunk;
+  for (int i = 0; i < count; ++i) by_chunk.push_back(std::clamp(layers - i * full, 0, full));
+  return by_chunk;
+}
 
 size_t index(TrafficCause cause) { return static_cast<size_t>(cause); }
 
@@ -72,13 +82,25 @@ TrainingModel::TrainingModel(TransformerDescription model, Cluster cluster,
 TrainingModel::Parts TrainingModel::parts_of(const Strategy& strategy,
                                              std::vector<std::string>& gaps) const {
   Parts parts;
-  for (const Layer& kind : kinds_)
-    parts.works.push_back(
-        layer_work(kind, model_, strategy, cluster_.node_size(), constants_, gaps));
+  const auto add_layers = [&](const Strategy& s) {
+    for (const Layer& kind : kinds_)
+      parts.works.push_back(layer_work(kind, model_, s, cluster_.node_size(), constants_, gaps));
+  };
+  add_layers(strategy);
+  const bool mixed = strategy.plain_first + strategy.plain_last > 0;
+  if (mixed) {
+    Strategy plain = strategy;
+    plain.precision = TrainingPrecision::kBF16;
+    add_layers(plain);
+  }
   parts.embedding = parts.works.size();
   parts.works.push_back(embedding_work(model_, strategy));
   parts.head = parts.works.size();
   parts.works.push_back(head_work(model_, strategy, constants_));
+  parts.further = parts.works.size();
+  if (strategy.further_tokens > 0)
+    parts.works.push_back(
+        further_token_work(model_, strategy, cluster_.node_size(), constants_, gaps));
 
   if (strategy.zero == 3)
     for (RankWork& w : parts.works) {
@@ -107,19 +129,27 @@ TrainingModel::Parts TrainingModel::parts_of(const Strategy& strategy,
     }
 
   const auto stages = static_cast<size_t>(strategy.pipeline);
+  const auto all = static_cast<int>(model_.layers.size());
   const std::vector<int> by_chunk =
-      layers_by_chunk(static_cast<int>(model_.layers.size()), strategy.pipeline, strategy.chunks);
+      strategy.further_tokens > 0
+          ? layers_before_further_tokens(all, strategy.pipeline * strategy.chunks)
+          : layers_by_chunk(all, strategy.pipeline, strategy.chunks);
   parts.counts.assign(parts.works.size(), std::vector<double>(stages, 0));
   parts.by_chunk.assign(parts.works.size(), std::vector<double>(by_chunk.size(), 0));
   const auto count = [&](size_t part, size_t chunk) {
     ++parts.by_chunk[part][chunk];
     ++parts.counts[part][chunk % stages];
   };
-  size_t layer = 0;
+  int layer = 0;
   for (size_t chunk = 0; chunk < by_chunk.size(); ++chunk)
-    for (int i = 0; i < by_chunk[chunk]; ++i) count(static_cast<size_t>(kind_of_[layer++]), chunk);
+    for (int i = 0; i < by_chunk[chunk]; ++i, ++layer) {
+      const bool plain = layer < strategy.plain_first || layer >= all - strategy.plain_last;
+      count(static_cast<size_t>(kind_of_[static_cast<size_t>(layer)]) + (plain ? kinds_.size() : 0),
+            chunk);
+    }
   count(parts.embedding, 0);
   count(parts.head, by_chunk.size() - 1);
+  for (int i = 0; i < strategy.further_tokens; ++i) count(parts.further, by_chunk.size() - 1);
   return parts;
 }
 

@@ -56,6 +56,35 @@ TEST(TrainingStep, FullRecomputationRunsTheForwardPassAgain) {
   EXPECT_NEAR(e.step.value.value, 4 * (8 + 16 + 8) * 1e-3, 1e-12);
 }
 
+TEST(TrainingStep, LayersInSixteenBitsAreThoseAtTheEnds) {
+  // Every kernel takes 10 us; in 8 bits there are more of them, which quantise.
+  const TrainingModel m = model(ten_microseconds, nothing);
+  const auto forward = [&](TrainingPrecision precision, int first, int last) {
+    Strategy s = pipeline(1, 1, 1);
+    s.precision = precision;
+    s.plain_first = first;
+    s.plain_last = last;
+    return m.evaluate(s).forward.value;
+  };
+  const double plain = forward(TrainingPrecision::kBF16, 0, 0);
+  const double narrow = forward(TrainingPrecision::kMXFP8, 0, 0);
+  EXPECT_GT(narrow, plain);
+  EXPECT_NEAR(forward(TrainingPrecision::kMXFP8, 3, 5), plain, 1e-12);
+  EXPECT_NEAR(forward(TrainingPrecision::kMXFP8, 1, 3), (plain + narrow) / 2, 1e-12);
+}
+
+TEST(TrainingStep, FurtherTokensAddABlockEachToTheLastStage) {
+  const TrainingModel m = model(attention_alone, nothing);
+  Strategy s = pipeline(4, 1, 8);
+  s.further_tokens = 2;
+  // The last stage has four layers' attention instead of two: 8 · 12 ms, and the others' 3 · 6 ms.
+  EXPECT_NEAR(m.evaluate(s).step.value.value, 8 * 12e-3 + 18e-3, 1e-12);
+  // 10 layers are 3, 3, 3 and 1 with a block: 8 · 9 ms, and the other stages' 9 + 9 + 6.
+  s.further_tokens = 1;
+  const TrainingModel ten = model(attention_alone, nothing, plain(), 10);
+  EXPECT_NEAR(ten.evaluate(s).step.value.value, 8 * 9e-3 + 24e-3, 1e-12);
+}
+
 TEST(TrainingStep, PartsAddUpToTheStep) {
   TrainingConstants constants = plain();
   constants.loss = constants.loss_backward = constants.accumulation = 1;

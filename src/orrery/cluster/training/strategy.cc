@@ -80,6 +80,9 @@ std::vector<std::string> faults(const Strategy& s, const TransformerDescription&
   if (s.data() * s.context * s.tensor % s.expert != 0)
     found.push_back(fmt::format("dp {} × cp {} × tp {} ranks of a stage do not divide by --ep {}",
                                 s.data(), s.context, s.tensor, s.expert));
+  if (s.plain_first + s.plain_last > layers)
+    found.push_back(fmt::format("{} and {} layers in 16 bits are more than the model's {}",
+                                s.plain_first, s.plain_last, layers));
   if (s.zero == 3 && s.pipeline > 1)
     found.emplace_back(
         "ZeRO-3 with a pipeline gathers all weights for every micro-batch: give "
@@ -104,6 +107,9 @@ std::string in_words(const Strategy& s) {
   if (s.recompute == Recompute::kFull) words.emplace_back("full recompute");
   if (s.recompute == Recompute::kSelective) words.emplace_back("selective recompute");
   if (s.recompute == Recompute::kExperts) words.emplace_back("experts recomputed");
+  if (s.plain_first + s.plain_last > 0)
+    words.push_back(fmt::format("{} layers in 16 bits", s.plain_first + s.plain_last));
+  add("tokens predicted", s.further_tokens > 0 ? s.further_tokens + 1 : 0);
   return fmt::format("{}", fmt::join(words, ", "));
 }
 

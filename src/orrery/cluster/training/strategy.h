@@ -45,6 +45,8 @@ struct Strategy {
   Recompute recompute = Recompute::kNone;
   PipelineSchedule schedule = PipelineSchedule::kOneForwardOneBackward;
   TrainingPrecision precision = TrainingPrecision::kBF16;
+  int plain_first = 0, plain_last = 0;  ///< Layers at either end that stay in 16 bits.
+  int further_tokens = 0;               ///< Predicted beside the next one, a block each (MTP).
 
   bool fused_attention = true;     ///< One kernel, or products, softmax and dropout.
   bool fused_sinks = false;        ///< … also where softmax has a learnt sink (cuDNN 9.18).

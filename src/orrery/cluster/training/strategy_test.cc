@@ -116,6 +116,19 @@ TEST(Strategy, ExpertsMustDivideAndFitTheRanksOfAStage) {
   EXPECT_THAT(faults(s, with_experts(64)), ElementsAre(HasSubstr("ranks of a stage")));
 }
 
+TEST(Strategy, LayersInSixteenBitsAreNoMoreThanThereAre) {
+  const TransformerDescription model = gpt_for_test(4, 256, 8, 1024);
+  Strategy s;
+  s.plain_first = 1;
+  s.plain_last = 3;
+  EXPECT_THAT(faults(s, model), IsEmpty());
+  s.plain_last = 4;
+  EXPECT_THAT(faults(s, model), ElementsAre(HasSubstr("1 and 4 layers in 16 bits")));
+  s.plain_last = 3;
+  s.further_tokens = 2;
+  EXPECT_THAT(in_words(s), HasSubstr("4 layers in 16 bits, tokens predicted 3"));
+}
+
 TEST(Strategy, EveryFaultIsNamedAtOnce) {
   Strategy s = sound();
   s.global_batch = 60;
