@@ -101,8 +101,8 @@ void LayerBuilder::grouped(int64_t local, double rows, int64_t n, int64_t k) {
   backward(product(dtype, n, k, m), count);
   accumulate(static_cast<double>(local * n) * static_cast<double>(k));
   if (narrow_) {
-    forward(quantise(rows * static_cast<double>(k)));
-    backward(quantise(rows * static_cast<double>(n)));
+    forward(quantise(rows * static_cast<double>(k)), 1, c_.cast);
+    backward(quantise(rows * static_cast<double>(n)), 1, c_.cast);
   }
   const double flops = 2 * rows * static_cast<double>(n) * static_cast<double>(k);
   work_.expert_parameters += static_cast<double>(local * n) * static_cast<double>(k);

@@ -242,8 +242,9 @@ void LayerBuilder::linear(int64_t m, int64_t n, int64_t k, bool bias, bool narro
     const double x = static_cast<double>(m) * static_cast<double>(k);
     const double y = static_cast<double>(m) * static_cast<double>(n);
     // No norm writes 4 bits.
-    if (!quantised_before || s_.precision == TrainingPrecision::kNVFP4) forward(quantise(x));
-    backward(quantise(y));
+    if (!quantised_before || s_.precision == TrainingPrecision::kNVFP4)
+      forward(quantise(x), 1, c_.cast);
+    backward(quantise(y), 1, c_.cast);
   }
   if (bias) {
     backward(kernels::reduction(half_, n, m, n));

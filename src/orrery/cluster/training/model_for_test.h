@@ -62,6 +62,7 @@ inline double nothing(const CollectiveCall& /*call*/) { return 0; }
 inline TrainingConstants plain() {
   TrainingConstants constants;
   constants.attention_backward = 2;
+  constants.cast = 1;
   return constants;
 }
 
