@@ -27,6 +27,28 @@ SCHEDULERS = {"vllm": "vllm-v1", "sglang": "sglang", "trtllm": "trtllm"}
 OWN_RUNS = ("meta_llama", "nvidia_", "openai_", "qwen_")
 
 
+# Of aiconfigurator's generated benchmark (bench_run.sh.j2), whose client, AIPerf, has so many different prompts unless
+# told otherwise (its num_dataset_entries).
+PROMPTS = 100
+BLOCK = 16
+
+
+def repeats_prompts(row):
+    """Its own runs of vLLM with prompts of whole thousands: nothing tells that engine not to cache prefixes (its
+    cli_args.j2, disable_prefix_cache being set nowhere), and prompts that were all computed would need up to three
+    quarters of the device's 8-bit peak. Its other runs agree with prompts that are all different: those of powers of
+    two come from a client that was given as many as there are requests (eval/benchmarks/genai_perf_runner.py), those
+    of TensorRT-LLM have enable_block_reuse off; why those of SGLang do is not known."""
+    return row["backend"] == "vllm" and row["id"].startswith(OWN_RUNS) and int(row["isl"]) % 1000 == 0
+
+
+def prompts(row, isl):
+    if not repeats_prompts(row):
+        return ["--isl", isl]
+    shared = (isl - 1) // BLOCK * BLOCK  # the last token is always computed
+    return ["--isl", isl - shared, "--prefix-tokens", shared, "--prefixes", PROMPTS]
+
+
 def own_settings(row, isl):
     """What aiconfigurator's generator tells an engine (its rule_plugin/benchmark): steps of the batch, a prompt and
     1,500 tokens more; keys and values in eight bits with weights in eight bits under TensorRT-LLM; SGLang with
@@ -34,7 +56,9 @@ def own_settings(row, isl):
     tokens = isl + 1500
     if row["backend"] == "sglang":
         return [] if row["backend_version"] < "0.5.6" else ["--max-batched-tokens", tokens, "--mixed-chunk"]
-    settings = ["--max-batched-tokens", tokens + number(row["batch_size"]), "--no-prefix-caching"]
+    settings = ["--max-batched-tokens", tokens + number(row["batch_size"])]
+    if not repeats_prompts(row):
+        settings += ["--no-prefix-caching"]
     if row["backend"] == "vllm":
         settings += ["--no-async"]
     elif row["gemm_quant_mode"].startswith("fp8"):
@@ -42,13 +66,38 @@ def own_settings(row, isl):
     return settings
 
 
+# How often a guess of DeepSeek-R1's own next layer is right: by the times per token of the rows of the first half that
+# `guesses_ahead`, which say nothing of it themselves.
+ACCEPTANCE = 0.7
+
+
+def guesses_ahead(row):
+    """DeepSeek-R1 on H200 under TensorRT-LLM: with 128 and 256 users InferenceX ran it with MTP alone
+    (dsr1-fp8-h200-trt-mtp of its nvidia-master.yaml); the table's other rows are of the same day and layout, and 1.6
+    times faster than those that it has without."""
+    return row["backend"] == "trtllm" and row["system"] == "h200_sxm" and "DeepSeek-R1" in row["config"]
+
+
+def users_unknown(row):
+    """gpt-oss under vLLM on H100 with 512 users: a script of InferenceX that gave its client --max-concurrency 512 and
+    ten requests for each sequence that the engine was told to run at most, of which the table does not say how many
+    there were (4 to 64: gptoss-fp4-h100-vllm of its nvidia-master.yaml)."""
+    return ("gpt-oss" in row["config"] and row["backend"] == "vllm" and row["system"] == "h100_sxm"
+            and number(row["concurrency"]) == 512)
+
+
+def requests_a_user(row):
+    """Ten; of one script (dsr1_fp8_b300.sh) one."""
+    return 1 if row["id"].startswith("dsr1_b300_sglang") else 10
+
+
 def inferencex_settings(row, isl, osl, users):
     """What its launch scripts say (benchmarks/ of SemiAnalysisAI/InferenceX); where one has changed over time, what
     it said around the time of most rows."""
     model, system, backend = row["model_path"], row["system"], row["backend"]
     eight_bits = ["--kv-dtype", "fp8"]
-    if row["mode"] != "agg" or system.startswith("gb"):  # recipes of their own, not looked at
-        return [] if backend == "vllm" else eight_bits
+    if row["mode"] != "agg" or system.startswith("gb"):  # recipes of their own (srt-slurm), of which this was looked at
+        return [] if backend == "vllm" else [*eight_bits, "--stream-interval", 50 if backend == "sglang" else 100]
     if backend == "vllm":
         if "MiniMax" in model and system == "b300_sxm":
             return ["--max-batched-tokens", 2 * isl, *eight_bits, "--no-prefix-caching"]
@@ -61,20 +110,28 @@ def inferencex_settings(row, isl, osl, users):
         return []
     if backend == "sglang":
         polls = ["--poll-steps", 30 if users >= 16 else 10]
+        stream = ["--stream-interval", 50 if "Qwen3.5" in model else 10 if system == "h200_sxm" else 30]
         if "Qwen3.5" in model and row["precision"] == "fp8":
             polls = ["--poll-steps", 10] if system == "b300_sxm" else []
-            return ["--max-batched-tokens", 16384, "--chunk-size", 16384, *polls, *eight_bits, "--memory-fraction", 0.8]
+            return ["--max-batched-tokens", 16384, "--chunk-size", 16384, *polls, *eight_bits, "--memory-fraction", 0.8,
+                    *stream]
         if "GLM" in model and system == "h200_sxm":
-            return ["--memory-fraction", 0.85]
+            return ["--memory-fraction", 0.85, *stream]
         if "GLM" in model or system == "h200_sxm":
             polls = []
         kv = [] if system == "h200_sxm" or row["precision"] == "bf16" else eight_bits
-        return ["--max-batched-tokens", 32768, "--chunk-size", 32768, *polls, *kv, "--memory-fraction", 0.82]
+        return ["--max-batched-tokens", 32768, "--chunk-size", 32768, *polls, *kv, "--memory-fraction", 0.82, *stream]
     if "gpt-oss" in model:
-        return ["--max-batched-tokens", 20000, "--max-seqs", users]
+        return ["--max-batched-tokens", 20000, "--max-seqs", users, "--stream-interval", 20]
+    eight_bits += ["--stream-interval", 10]
     if "Llama" in model:
         waits = ["--wait-steps", 20, "--wait-share", 0.9] if (isl, osl) == (1024, 1024) and int(row["tp_size"]) < 8 else []
         return ["--max-batched-tokens", max(isl + osl + 200, 2048), *eight_bits, *waits]
+    if guesses_ahead(row):
+        drafts = 1 if number(row["attention_dp_size"]) > 1 else 3
+        seqs = users // number(row["attention_dp_size"])
+        return ["--max-batched-tokens", -(-((drafts + 1) * seqs + isl + 64) // 64) * 64, "--max-seqs", seqs, *eight_bits,
+                "--draft", drafts, "--acceptance", ACCEPTANCE]
     return ["--max-batched-tokens", max(8192, -(-(users + isl + 64) // 64) * 64), *eight_bits]
 
 
@@ -102,17 +159,22 @@ def layout(row, pool=""):
     prefix = f"{pool}_" if pool else ""
     option = f"--{pool}-" if pool else "--"
     sizes = {name: number(row[f"{prefix}{name}_size"]) for name in ("tp", "pp", "attention_dp", "moe_ep")}
+    if not row[f"{prefix}attention_dp_size"]:  # the ranks that share the experts are those of all groups
+        sizes["attention_dp"] = max(1, number(row[f"{prefix}moe_tp_size"]) * sizes["moe_ep"] // sizes["tp"])
     return [word for name, size in sizes.items() for word in (option + name.replace("_", "-"), size)]
 
 
 def deployment(program, data, row):
     isl, osl = int(row["isl"]), int(row["osl"])
+    if users_unknown(row):
+        return "the table does not say how many sequences ran"
     own = row["id"].startswith(OWN_RUNS)
     length = str if own else lambda n: f"uniform:{int(0.8 * n)}-{n}"
     users = number(row["concurrency"])
     arguments = [f"{data}/model_configs/{row['config']}", "--on", SYSTEMS[row["system"]], "--scheduler",
                  SCHEDULERS[row["backend"]], "--concurrency", users, "--count",
-                 min(10 * users, max(2 * users, 4000)), "--isl", length(isl), "--osl", length(osl)]
+                 min(requests_a_user(row) * users, max(2 * users, 4000)), "--osl", length(osl)]
+    arguments += prompts(row, isl) if own else ["--isl", length(isl)]
     if "gpt-oss" not in row["config"]:  # whose experts have four bits of their own
         for option, mode in (("--dtype", row["gemm_quant_mode"]), ("--expert-dtype", row["moe_quant_mode"])):
             if FORMATS[mode]:
