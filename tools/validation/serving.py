@@ -139,8 +139,9 @@ def inferencex_settings(row, isl, osl, users):
     if guesses_ahead(row):
         drafts = 1 if number(row["attention_dp_size"]) > 1 else 3
         seqs = users // number(row["attention_dp_size"])
-        return ["--max-batched-tokens", -(-((drafts + 1) * seqs + isl + 64) // 64) * 64, "--max-seqs", seqs, *eight_bits,
-                "--draft", drafts, "--acceptance", ACCEPTANCE]
+        tokens = -(-((drafts + 1) * seqs + isl + 64) // 64) * 64
+        return ["--max-batched-tokens", tokens, "--max-seqs", seqs, *eight_bits, "--draft", drafts, "--acceptance",
+                ACCEPTANCE]
     return ["--max-batched-tokens", max(8192, -(-(users + isl + 64) // 64) * 64), *eight_bits]
 
 
