@@ -27,6 +27,28 @@ SCHEDULERS = {"vllm": "vllm-v1", "sglang": "sglang", "trtllm": "trtllm"}
 OWN_RUNS = ("meta_llama", "nvidia_", "openai_", "qwen_")
 
 
+# Of aiconfigurator's generated benchmark (bench_run.sh.j2), whose client, AIPerf, has so many different prompts unless
+# told otherwise (its num_dataset_entries).
+PROMPTS = 100
+BLOCK = 16
+
+
+def repeats_prompts(row):
+    """Its own runs of vLLM with prompts of whole thousands: nothing tells that engine not to cache prefixes (its
+    cli_args.j2, disable_prefix_cache being set nowhere), and prompts that were all computed would need up to three
+    quarters of the device's 8-bit peak. Its other runs agree with prompts that are all different: those of powers of
+    two come from a client that was given as many as there are requests (eval/benchmarks/genai_perf_runner.py), those
+    of TensorRT-LLM have enable_block_reuse off; why those of SGLang do is not known."""
+    return row["backend"] == "vllm" and row["id"].startswith(OWN_RUNS) and int(row["isl"]) % 1000 == 0
+
+
+def prompts(row, isl):
+    if not repeats_prompts(row):
+        return ["--isl", isl]
+    shared = (isl - 1) // BLOCK * BLOCK  # the last token is always computed
+    return ["--isl", isl - shared, "--prefix-tokens", shared, "--prefixes", PROMPTS]
+
+
 def own_settings(row, isl):
     """What aiconfigurator's generator tells an engine (its rule_plugin/benchmark): steps of the batch, a prompt and
     1,500 tokens more; keys and values in eight bits with weights in eight bits under TensorRT-LLM; SGLang with
@@ -34,7 +56,9 @@ def own_settings(row, isl):
     tokens = isl + 1500
     if row["backend"] == "sglang":
         return [] if row["backend_version"] < "0.5.6" else ["--max-batched-tokens", tokens, "--mixed-chunk"]
-    settings = ["--max-batched-tokens", tokens + number(row["batch_size"]), "--no-prefix-caching"]
+    settings = ["--max-batched-tokens", tokens + number(row["batch_size"])]
+    if not repeats_prompts(row):
+        settings += ["--no-prefix-caching"]
     if row["backend"] == "vllm":
         settings += ["--no-async"]
     elif row["gemm_quant_mode"].startswith("fp8"):
@@ -42,13 +66,47 @@ def own_settings(row, isl):
     return settings
 
 
+# Recipes of TensorRT-LLM for racks let a kernel begin before the one before it has ended (TRTLLM_ENABLE_PDL=1), which
+# no fit of ours has seen. Of factors 1 and 0.85 and gaps of 0 and 0.75 ms those with the least mean |ln| over the 28
+# times per token in the first half: 0.27 as the engine is otherwise, 0.12 so.
+EARLY_KERNELS = ["--set", "engine.kernels=0.85", "--set", "engine.gap=0us"]
+
+# How often a guess of DeepSeek-R1's own next layer is right: by the times per token of the rows of the first half that
+# `guesses_ahead`, of 0.6, 0.65, 0.7 and 0.75 the one with the least median error.
+ACCEPTANCE = 0.7
+
+
+def guesses_ahead(row):
+    """DeepSeek-R1 on H200 under TensorRT-LLM: with 128 and 256 users InferenceX ran it with MTP alone
+    (dsr1-fp8-h200-trt-mtp of its nvidia-master.yaml); the table's other rows are of the same day and layout, and 1.6
+    times faster than those that it has without."""
+    return row["backend"] == "trtllm" and row["system"] == "h200_sxm" and "DeepSeek-R1" in row["config"]
+
+
+def users_unknown(row):
+    """gpt-oss under vLLM on H100 with 512 users: a script of InferenceX that gave its client --max-concurrency 512 and
+    ten requests for each sequence that the engine was told to run at most, of which the table does not say how many
+    there were (4 to 64: gptoss-fp4-h100-vllm of its nvidia-master.yaml)."""
+    return ("gpt-oss" in row["config"] and row["backend"] == "vllm" and row["system"] == "h100_sxm"
+            and number(row["concurrency"]) == 512)
+
+
+def requests_a_user(row):
+    """Ten; of one script (dsr1_fp8_b300.sh) one."""
+    return 1 if row["id"].startswith("dsr1_b300_sglang") else 10
+
+
 def inferencex_settings(row, isl, osl, users):
     """What its launch scripts say (benchmarks/ of SemiAnalysisAI/InferenceX); where one has changed over time, what
     it said around the time of most rows."""
     model, system, backend = row["model_path"], row["system"], row["backend"]
     eight_bits = ["--kv-dtype", "fp8"]
-    if row["mode"] != "agg" or system.startswith("gb"):  # recipes of their own, not looked at
-        return [] if backend == "vllm" else eight_bits
+    if row["mode"] != "agg" or system.startswith("gb"):  # recipes of their own (srt-slurm), of which this was looked at
+        if backend == "vllm":
+            return []
+        if backend == "sglang":
+            return [*eight_bits, "--stream-interval", 50]
+        return [*eight_bits, "--stream-interval", 100, *EARLY_KERNELS]
     if backend == "vllm":
         if "MiniMax" in model and system == "b300_sxm":
             return ["--max-batched-tokens", 2 * isl, *eight_bits, "--no-prefix-caching"]
@@ -61,20 +119,29 @@ def inferencex_settings(row, isl, osl, users):
         return []
     if backend == "sglang":
         polls = ["--poll-steps", 30 if users >= 16 else 10]
+        stream = ["--stream-interval", 50 if "Qwen3.5" in model else 10 if system == "h200_sxm" else 30]
         if "Qwen3.5" in model and row["precision"] == "fp8":
             polls = ["--poll-steps", 10] if system == "b300_sxm" else []
-            return ["--max-batched-tokens", 16384, "--chunk-size", 16384, *polls, *eight_bits, "--memory-fraction", 0.8]
+            return ["--max-batched-tokens", 16384, "--chunk-size", 16384, *polls, *eight_bits, "--memory-fraction", 0.8,
+                    *stream]
         if "GLM" in model and system == "h200_sxm":
-            return ["--memory-fraction", 0.85]
+            return ["--memory-fraction", 0.85, *stream]
         if "GLM" in model or system == "h200_sxm":
             polls = []
         kv = [] if system == "h200_sxm" or row["precision"] == "bf16" else eight_bits
-        return ["--max-batched-tokens", 32768, "--chunk-size", 32768, *polls, *kv, "--memory-fraction", 0.82]
+        return ["--max-batched-tokens", 32768, "--chunk-size", 32768, *polls, *kv, "--memory-fraction", 0.82, *stream]
     if "gpt-oss" in model:
-        return ["--max-batched-tokens", 20000, "--max-seqs", users]
+        return ["--max-batched-tokens", 20000, "--max-seqs", users, "--stream-interval", 20]
+    eight_bits += ["--stream-interval", 10]
     if "Llama" in model:
         waits = ["--wait-steps", 20, "--wait-share", 0.9] if (isl, osl) == (1024, 1024) and int(row["tp_size"]) < 8 else []
         return ["--max-batched-tokens", max(isl + osl + 200, 2048), *eight_bits, *waits]
+    if guesses_ahead(row):
+        drafts = 1 if number(row["attention_dp_size"]) > 1 else 3
+        seqs = users // number(row["attention_dp_size"])
+        tokens = -(-((drafts + 1) * seqs + isl + 64) // 64) * 64
+        return ["--max-batched-tokens", tokens, "--max-seqs", seqs, *eight_bits, "--draft", drafts, "--acceptance",
+                ACCEPTANCE]
     return ["--max-batched-tokens", max(8192, -(-(users + isl + 64) // 64) * 64), *eight_bits]
 
 
@@ -102,17 +169,22 @@ def layout(row, pool=""):
     prefix = f"{pool}_" if pool else ""
     option = f"--{pool}-" if pool else "--"
     sizes = {name: number(row[f"{prefix}{name}_size"]) for name in ("tp", "pp", "attention_dp", "moe_ep")}
+    if not row[f"{prefix}attention_dp_size"]:  # the ranks that share the experts are those of all groups
+        sizes["attention_dp"] = max(1, number(row[f"{prefix}moe_tp_size"]) * sizes["moe_ep"] // sizes["tp"])
     return [word for name, size in sizes.items() for word in (option + name.replace("_", "-"), size)]
 
 
 def deployment(program, data, row):
     isl, osl = int(row["isl"]), int(row["osl"])
+    if users_unknown(row):
+        return "the table does not say how many sequences ran"
     own = row["id"].startswith(OWN_RUNS)
     length = str if own else lambda n: f"uniform:{int(0.8 * n)}-{n}"
     users = number(row["concurrency"])
     arguments = [f"{data}/model_configs/{row['config']}", "--on", SYSTEMS[row["system"]], "--scheduler",
                  SCHEDULERS[row["backend"]], "--concurrency", users, "--count",
-                 min(10 * users, max(2 * users, 4000)), "--isl", length(isl), "--osl", length(osl)]
+                 min(requests_a_user(row) * users, max(2 * users, 4000)), "--osl", length(osl)]
+    arguments += prompts(row, isl) if own else ["--isl", length(isl)]
     if "gpt-oss" not in row["config"]:  # whose experts have four bits of their own
         for option, mode in (("--dtype", row["gemm_quant_mode"]), ("--expert-dtype", row["moe_quant_mode"])):
             if FORMATS[mode]:
@@ -226,8 +298,9 @@ def deployments(program, data):
     ranked = [spearman([(e[0][2], e[0][3]) for e in errors]) for errors in groups.values() if len(errors) >= 5]
     print(f"\nRank correlation of the time per token over configurations of one model and system: median "
           f"{statistics.median(ranked):.3f}, lowest {min(ranked):.3f}. {refused} were refused: their weights do "
-          f"not fit the devices that the table gives, or no engine has such a layout (DeepSeek-R1 on GB200 is given as "
-          f"one engine of 12 to 72 devices, whose number does not divide the heads: pools, it seems).\n")
+          f"not fit the devices that the table gives, it does not say how many sequences ran, or no engine has such a "
+          f"layout (DeepSeek-R1 on GB200 is given as one engine of 12 to 72 devices, whose number does not divide the "
+          f"heads: pools, it seems).\n")
 
 
 VIDUR = {("vllm-v0", 200): (0.177, 0.314, 0.027, 0.0093), ("sarathi", 50): (0.158, 0.262, 0.025, 0.0090)}
@@ -428,20 +501,28 @@ with experts has collectives over PCIe that were not measured, and its queue han
 user), told to run as their public scripts say: rows of aiconfigurator's own evaluation by its generator's rules
 (tokens of a step, 8-bit keys and values, mixed chunks), those of InferenceX by its launch scripts (tokens of a
 step, polling, waiting, memory), which also draw lengths between 0.8 and 1 of the stated ones. `own_settings` and
-`inferencex_settings` in the script list what was taken from where; disaggregated rows and those of GB200 racks have
-recipes that were not looked at: of those of SGLang and TensorRT-LLM 8-bit keys and values are assumed, no more.
+`inferencex_settings` in the script list what was taken from where. Of the recipes of disaggregated rows and of racks
+8-bit keys and values and the interval of streaming are taken, no more.
 Nothing was fitted to the second half, but it is not unseen: the skew of routing
-(1.2), the full clock, the time of a front end and of a host for each sequence were chosen with the whole table in
+(1.2), the full clock and the time of a front end were chosen with the whole table in
 view; that Kimi-K2.5 has four bits in its experts alone was noticed with all its five rows on H200 in view. But for
 that, since then the first half alone was looked at: gaps, kernels launched one by one, SGLang's time before the
-queue and the spreads are of that half. Errors on deployments never seen may be larger.
+queue, what hosts cost for each sequence and to hand out its tokens, how often guesses of DeepSeek-R1 are right, the
+kernels of TensorRT-LLM on racks and the spreads are of that half. Errors on deployments never seen may be larger.
 
-What fails together, and what may lie behind it, none of it checked: Llama-3.1-8B under vLLM on H200 would need
-three quarters of the device's 8-bit peak for prompts alone, so some may have been cached; Qwen3-235B under vLLM on
-H200 has the same time per token at any batch, as where a host launches kernel by kernel; DeepSeek-R1 under
-TensorRT-LLM on H200 is 1.6 times faster than DeepSeek-V3 on the same devices, as with speculation; DeepSeek-V3 on
-GB200 and GB300 is predicted too slow, by kernels of devices never measured; with 128 users and more, first tokens
-of short prompts come up to a second later than predicted, as where the front end or the client is busy.
+What public scripts explain: aiconfigurator's runs of vLLM with prompts of whole thousands repeat a hundred prompts,
+which vLLM caches (`repeats_prompts`); where the table leaves the ranks of data-parallel attention out, the experts'
+layout tells them; DeepSeek-R1 under TensorRT-LLM on H200 guesses ahead (`guesses_ahead`). gpt-oss under vLLM on H100
+with 512 users is refused: its script gave that number to the client alone, and how many sequences the engine ran is
+not in the table (`users_unknown`).
+
+What still fails together, and is not explained: Qwen3-235B under vLLM on H200 has first tokens as predicted, but
+takes twice as long for each token as predicted, nearly the same at any batch and less the more devices share the
+experts, as if all of them were read in every step; prompts of 8,192 tokens of models with experts take a third
+longer under vLLM than predicted, those of 1,024 do not; the first tokens of DeepSeek models come 0.2 s late however
+short the prompt; Llama-3.1-70B under TensorRT-LLM on H200 and DeepSeek-V3 under SGLang on GB200 and GB300 are
+predicted too slow; Qwen3-32B on GB200 took five times as long as predicted; with 8 users first tokens of
+Llama-3.1-8B under TensorRT-LLM come late by a share of an answer's time, as if requests of a warm-up still ran.
 """
 
 

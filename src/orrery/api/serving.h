@@ -61,6 +61,7 @@ struct ServingRequest {
   /// From prefill to decode engines; 0: of the slower one's network between nodes.
   BytesPerSecond transfer;
   std::optional<bool> asynchronous;  ///< Whether the host works ahead; nothing: as the engine does.
+  int64_t stream_interval = 1;       ///< Tokens of an answer that are handed out together.
   Speculation speculation;
   TrafficRequest traffic;
   ServiceLevel promise;

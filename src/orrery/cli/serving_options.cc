@@ -111,6 +111,10 @@ void ServingOptions::declare_engine(CLI::App& app) {
   app.add_flag_function(
       "--async,!--no-async", [this](int64_t said) { request.asynchronous = said > 0; },
       "Whether the host schedules a step while the device runs the one before");
+  app.add_option("--stream-interval", request.stream_interval,
+                 "Tokens of an answer that go to the user together (stream_interval)")
+      ->type_name("N")
+      ->check(CLI::Range(int64_t{1}, kMost));
   app.add_option("--draft", request.speculation.draft_tokens,
                  "Speculation: tokens guessed ahead of each step")
       ->type_name("N")

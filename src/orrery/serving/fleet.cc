@@ -209,7 +209,7 @@ class Fleet {
         continue;
       }
       broken_.ended(e.id, recorder_.record(e.id));
-      source_.ended(e.tag, now_ + options_.after_engine);
+      source_.ended(e.tag, recorder_.record(e.id).end);
       if (++done_ % 16384 == 0 && options_.progress) options_.progress(done_);
     }
   }

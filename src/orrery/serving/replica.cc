@@ -55,6 +55,7 @@ Replica::Replica(const StepTimes& times, const KvRoom& room, const ReplicaOption
   if (!(speculation.acceptance >= 0 && speculation.acceptance <= 1))
     throw_usage(fmt::format("acceptance of draft tokens must lie between 0 and 1, not {}",
                             speculation.acceptance));
+  if (!(options.stream.value >= 0)) throw_usage("time to hand out a token must be 0 or more");
   check(options.host, options.adapters);
   SchedulerOptions wanted = options.scheduler;
   wanted.draft_tokens = speculation.draft_tokens;
@@ -199,6 +200,7 @@ Seconds Replica::shape_and_time(Flight& flight, Seconds& device) {
       if (!s.decoding()) {
         chunks.push_back({item.tokens, s.computed, item.tokens == s.pending()});
         flight.prefill_tokens += item.tokens;
+        if (chunks.back().last && !s.prefill_only) ++flight.answers;
         continue;
       }
       const int64_t context = s.computed + item.tokens;
@@ -210,6 +212,7 @@ Seconds Replica::shape_and_time(Flight& flight, Seconds& device) {
     shape.prefills = chunks;
     if (ranks_[r]->adapters != nullptr) shape.adapters = count_adapters(flight.batches[r]);
     flight.decodes += static_cast<int32_t>(shape.decodes);
+    flight.answers += static_cast<int32_t>(shape.decodes);
     group_tokens += shape.tokens();
   }
   StepTime slowest;
@@ -308,6 +311,7 @@ void Replica::start_steps(Seconds now, Seconds quiet_until) {
   flight.begin = now;
   flight.decodes = 0;
   flight.prefill_tokens = 0;
+  flight.answers = 0;
   flight.waiting = waiting() - arrivals_.size();
   Seconds device;
   Seconds end = now + shape_and_time(flight, device);
@@ -496,6 +500,7 @@ void Replica::end_flight(Flight& flight, std::vector<EndedSequence>& ended) {
   use_.prompt_tokens += flight.prefill_tokens;
   use_.busy += flight.ends.back() - std::max(flight.begin, busy_until_);
   busy_until_ = flight.ends.back();
+  stream(flight);
   take_room(flight, flight.ends.size());
   // Tokens that follow the last step's: one interval for them all.
   int64_t on_time = 0;
@@ -514,6 +519,11 @@ void Replica::end_flight(Flight& flight, std::vector<EndedSequence>& ended) {
   if (on_time > 0) log_.between_tokens(flight.ends.front() - flight.begin, on_time);
   for (size_t step = 1; log_.kept() && step < flight.ends.size(); ++step)
     log_.between_tokens(flight.ends[step] - flight.ends[step - 1], flight.decodes);
+}
+
+void Replica::stream(const Flight& flight) {
+  for (const Seconds end : flight.ends)
+    streamed_ = std::max(streamed_, end) + options_.stream * static_cast<double>(flight.answers);
 }
 
 void Replica::end_item(EngineRank& rank, const BatchItem& item, const Flight& flight,
@@ -536,7 +546,7 @@ void Replica::end_item(EngineRank& rank, const BatchItem& item, const Flight& fl
   use_.output_tokens += tokens;
   const Seconds end = flight.ends.back();
   if (first) {
-    if (!s.prefill_only) recorder_.first_token(s.id, end);
+    if (!s.prefill_only) recorder_.first_token(s.id, streamed_);
   } else if (s.last_token == flight.begin) {
     ++on_time;
   } else {
@@ -558,7 +568,7 @@ void Replica::end_item(EngineRank& rank, const BatchItem& item, const Flight& fl
     e.computed = s.computed;
     ++handed_over_;
   } else {
-    recorder_.end(s.id, end);
+    recorder_.end(s.id, streamed_);
     rank.kv.release(s.holding, s.keys, s.computed);
   }
   ended.push_back(e);

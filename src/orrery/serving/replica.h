@@ -29,6 +29,9 @@ struct ReplicaOptions {
   /// A step is put together when the one before it begins: who comes later waits for the next but
   /// one. Not with pipelines, whose stages have steps enough to take.
   bool ahead = false;
+  /// Of a process beside the engine that hands tokens out, for each sequence that a step gives some
+  /// to, one after the other: text, and a message to the user.
+  Seconds stream;
   Speculation speculation;
   HostOptions host;           ///< Of each rank.
   AdapterOptions adapters;    ///< That requests ask for; needs `host.bandwidth`.
@@ -117,6 +120,7 @@ class Replica {
     std::vector<int64_t> used;  ///< Blocks in each.
     int32_t decodes = 0;
     int32_t prefill_tokens = 0;
+    int32_t answers = 0;  ///< Sequences that get tokens which go to a user.
     size_t waiting = 0;
   };
   /// One rank's part of steps that are alike.
@@ -158,6 +162,8 @@ class Replica {
   /// Takes the blocks of the first `steps` that are planned.
   void take_room(const Flight& flight, size_t steps);
   static size_t steps_begun(const Flight& flight, Seconds now);
+  /// Hands out what the flight's steps gave.
+  void stream(const Flight& flight);
   void end_flight(Flight& flight, std::vector<EndedSequence>& ended);
   void end_item(EngineRank& rank, const BatchItem& item, const Flight& flight,
                 std::vector<EndedSequence>& ended, int64_t& on_time);
@@ -187,6 +193,7 @@ class Replica {
   int64_t peak_ = 0;
   ReplicaUse use_;
   Seconds busy_until_;
+  Seconds streamed_;  ///< When the last token that was handed out reached its user.
   std::vector<StepShape> shapes_;
   std::vector<std::vector<PrefillChunk>> chunks_;
   std::vector<Stretch> stretches_;

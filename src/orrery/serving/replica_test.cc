@@ -42,6 +42,25 @@ TEST(Replica, WaitsForAHostThatLaunchesKernelByKernel) {
   EXPECT_EQ(times_of(run({request(0, 4, 2)}, options)), (Times{{1.5, 3}}));
 }
 
+TEST(Replica, HandsTokensOutOneAfterTheOther) {
+  const LinearTimes times;
+  FleetOptions options = one_replica(times, 100, 16, "vllm-v1");
+  options.pool.replicas[0].options.stream = Seconds(0.25);
+  for (const bool step_by_step : {false, true}) {
+    options.pool.replicas[0].options.step_by_step = step_by_step;
+    // Beside the engine: the steps still end at 1, 2 and 3 s.
+    EXPECT_EQ(times_of(run({request(0, 4, 3)}, options)), (Times{{1.25, 3.25}}));
+    EXPECT_EQ(times_of(run({request(0, 4, 3), request(0, 4, 3)}, options)),
+              (Times{{1.5, 3.5}, {1.5, 3.5}}));
+    // Four sequences a second are what it can pass on; of six each step waits half a second more:
+    // those of steps that end at 1, 2 and 3 s are through at 2.5, 4 and 5.5 s.
+    const std::vector<Request> six(6, request(0, 4, 3));
+    EXPECT_EQ(times_of(run(six, options)), Times(6, {2.5, 5.5}));
+  }
+  options.pool.replicas[0].options.stream = Seconds(-1);
+  EXPECT_THROW(run({request(0, 4, 1)}, options), Error);
+}
+
 TEST(Replica, KeepsABatchInEachStageOfAPipeline) {
   LinearTimes times;
   times.stages = 2;

@@ -45,6 +45,7 @@ std::map<std::string, Setter> setters(EngineCosts& c) {
           {"gap", time(c.gap)},
           {"before", time(c.before)},
           {"front_end", time(c.front_end)},
+          {"stream", time(c.stream)},
           {"after", time(c.after)},
           {"kernels", number(c.kernels)},
           {"captured", whole(c.habits.captured)},

@@ -22,7 +22,8 @@ struct EngineCosts {
   // Around a request:
   Seconds before;      ///< From its arrival to the queue: API, tokeniser.
   Seconds front_end;   ///< … of which so much for one request after the other.
-  Seconds after;       ///< From a token's step to the user.
+  Seconds stream;      ///< From a step, for each sequence it gives tokens to, one after the other.
+  Seconds after;       ///< From a token's step to the user, beside that.
   double kernels = 1;  ///< Times of its kernels over those of the fits.
   EngineHabits habits;
   bool counts_ends = true;  ///< Whether embedding, last layer and sampling are part of a step.
