@@ -653,6 +653,17 @@ BRIDGE_CONFIGS = {"GPT OSS 120B": "openai--gpt-oss-120b", "Qwen3_30B_a3B": "Qwen
                   "Nemotron_3_Super": "nvidia--NVIDIA-Nemotron-3-Super-120B-A12B-FP8",
                   "Nemotron_3_Ultra": "nvidia--NVIDIA-Nemotron-3-Ultra-550B-A55B-BF16",
                   "DeepSeekV4 Flash": "deepseek-ai--DeepSeek-V4-Flash"}
+# Recipes that set overlap_moe_expert_parallel_comm, by first and last release: moe_a2a_overlap of its scripts
+# (scripts/performance/configs) at commits whose layouts are the rows', and the pull requests that set it.
+BRIDGE_HIDDEN_EXPERTS = {
+    ("DeepSeekV3", "DGX-H100"): ("25.09", "25.09"), ("DeepSeekV3", "DGX-B200"): ("26.04.01", "26.04.01"),  # #3368
+    ("DeepSeekV3", "DGX-GB200"): ("26.06", "26.08"), ("DeepSeekV3", "DGX-GB300"): ("26.06", "26.08"),  # #4226, #3983
+    ("GPT OSS 120B", "DGX-GB200"): ("26.06", "26.08"),  # #4173
+    # Off on B200 from #1760 on, "due to CPU overhead"; on B300 until #2706, which 26.02.01's row does not yet have.
+    ("Qwen3_235B_a22B", "DGX-B200"): ("25.11", "25.11"), ("Qwen3_235B_a22B", "DGX-B300"): ("26.02", "26.02.01"),
+    ("Qwen3_235B_a22B", "DGX-H100"): ("26.02", "26.08"), ("Qwen3_235B_a22B", "DGX-GB300"): ("26.06", "26.08"),  # #4211
+    # On H100 by the scripts of that month, which have 12 chunks a stage where the table has 24; #4249.
+    ("Qwen3_30B_a3B", "DGX-H100"): ("25.11", "25.11"), ("Qwen3_30B_a3B", "DGX-B300"): ("26.06", "26.08")}
 # The one of hespas' models whose sizes are published.
 HESPAS = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 576, "num_attention_heads": 9,
           "num_key_value_heads": 9, "head_dim": 128, "num_hidden_layers": 7, "intermediate_size": 2016,
@@ -695,35 +706,47 @@ def training_table(rows):
 
 
 def bridge_recipe(row):
-    """What Megatron-Bridge's recipes of Nemotron 3 say beside its table (scripts/performance/configs/nemotronh and
-    src/megatron/bridge/recipes/nemotronh of its repository). Those of DeepSeek-V3 predict a further token or do not:
-    the table's operations of a token tell, 260 or 250 GFLOP."""
-    model, small = row["model"], row["model"] == "Nemotron_3_Nano"
+    """What Megatron-Bridge's recipes say beside its table: scripts/performance/configs of its repository, of 26.08
+    src/megatron/bridge/perf_recipes too. Those of DeepSeek-V3 predict a further token or do not: the table's
+    operations of a token tell, 260 or 250 GFLOP."""
+    model, system, release = row["model"], row["system"], row["release"].split()[0]
+    # grad_reduce_in_fp32 = False in all of them; CommOverlapConfig is what hides tensor-parallel traffic
+    recipe = {"gradients": "bf16", "overlap_tensor": int(row["tp"]) > 1}
+    first, last = BRIDGE_HIDDEN_EXPERTS.get((model, system), ("none", ""))
+    if first <= release <= last:
+        recipe["overlap_experts"] = True
+        recipe["graphs"] = release >= "26.06"  # cuda_graph_impl = full_iteration; before, parts of layers or none
     if model == "DeepSeekV3":
-        flops = 1e12 * float(row["model_tflops_per_gpu"]) / float(row["tokens_per_s_per_gpu"])
-        return {"mtp": 1} if flops > 255e9 else {}
-    if not model.startswith("Nemotron_3"):
-        return {}
-    # grad_reduce_in_fp32 = False; no CommOverlapConfig, which is what hides tensor-parallel traffic
-    recipe = {"gradients": "bf16", "overlap_tensor": False}
-    if not small:
-        recipe["mtp"] = 2  # mtp_num_layers, in 16 bits
-    if small and row["system"] == "DGX-H100":
-        recipe["recompute"] = "experts"  # recompute_modules: moe, layernorm, core_attn, moe_act
-    if model == "Nemotron_3_Super" and row["precision"] == "NVFP4" and row["release"] >= "26.06":
-        recipe.update(plain_first=1, plain_last=14)  # first_last_layers_bf16; earlier scripts had none
+        recipe["overlap_tensor"] = False  # tp_comm_overlap
+        if 1e12 * float(row["model_tflops_per_gpu"]) / float(row["tokens_per_s_per_gpu"]) > 255e9:
+            recipe["mtp"] = 1
+        if system == "DGX-H100":
+            recipe["no_overlap_gradients"] = True  # overlap_grad_reduce, "to avoid functional errors"
+    elif model == "Qwen3_235B_a22B" and system == "DGX-H100" and release >= "26.02":
+        recipe["overlap_tensor"] = False
+    elif model == "GPT OSS 120B" and release >= "26.06":
+        recipe["attention"] = "fused"  # fp8_dot_product_attention: on Blackwell cuDNN's fused one only
+    elif model.startswith("Nemotron_3"):
+        recipe["overlap_tensor"] = False  # no CommOverlapConfig
+        if model != "Nemotron_3_Nano":
+            recipe["mtp"] = 2  # mtp_num_layers, in 16 bits
+        elif system == "DGX-H100":
+            recipe["recompute"] = "experts"  # recompute_modules: moe, layernorm, core_attn, moe_act
+        if model == "Nemotron_3_Super" and row["precision"] == "NVFP4" and release >= "26.06":
+            recipe.update(plain_first=1, plain_last=14)  # first_last_layers_bf16; earlier scripts had none
+        if model == "Nemotron_3_Ultra":
+            recipe["framework"] = "fsdp"  # use_megatron_fsdp, by domains of 64 GPUs; 26.08's table has no such column
     return recipe
 
 
 def bridge_row(program, data, row):
     model = BRIDGE_DENSE.get(row["model"]) or ("deepseek-v3" if row["model"] == "DeepSeekV3" else pathlib.Path(
         data, "model_configs", BRIDGE_CONFIGS[row["model"]] + "_config.json"))
-    split_layers = int(row["tp"]) > 1
-    recipe = {"overlap_tensor": split_layers, **bridge_recipe(row)}
+    recipe = {"framework": "fsdp" if row["fsdp"] not in ("", "0") else "megatron-core", **bridge_recipe(row)}
     answer = train(program, model, on=BRIDGE_SYSTEMS[row["system"]], gpus=row["gpus"], tp=row["tp"], pp=row["pp"],
                    cp=row["cp"] or 1, vpp=row["vp"] or 1, ep=row["ep"] or 1, micro_batch=row["mbs"],
                    global_batch=row["gbs"], seq=row["seq"], dtype=BRIDGE_PRECISIONS[row["precision"]],
-                   framework="fsdp" if row["fsdp"] not in ("", "0") else "megatron-core", sp=split_layers, **recipe)
+                   sp=int(row["tp"]) > 1, **recipe)
     measured = int(row["gbs"]) * int(row["seq"]) / (float(row["tokens_per_s_per_gpu"]) * int(row["gpus"]))
     name = f"{row['release'].split()[0]} {row['model']}, {row['gpus']} × {row['system'][4:]}"
     return f"{name}, {row['precision'] or 'FP8'}", answer, measured
@@ -800,11 +823,14 @@ assumed, so that they fit.
     training_table([(dtype, train(program, "llama3-405b", on="dgx-h100", tp=8, sp=True, pp=8, vpp=8, cp=2, dp=4,
                                          global_batch=256, seq=8192, dtype=dtype, overlap_tensor=True), measured)
                            for dtype, measured in (("bf16", 19.81), ("fp8", 13.02))])
-    print("""Its other rows, by system. The table does not say what a recipe overlaps, computes again or captures as
-CUDA graphs, and the same row differs by up to a half from one release to another. Of Nemotron 3 the recipes
-themselves say it: further tokens predicted, layers in 16 bits, experts computed again on H100. Of Blackwell GPUs few
-kernels were measured: products in 16 bits, attention and experts; products in eight and four bits are of a fit over
-other GPUs.
+    print("""Its other rows, by system. What a recipe overlaps, captures as CUDA graphs and computes again is not in the
+table but in the recipes, of which these are set: gradients in 16 bits, experts' traffic behind other micro-batches,
+CUDA graphs of whole steps, further tokens predicted, layers in 16 bits, experts computed again, weights sharded. What
+they say and `orrery train` cannot: attention in fp8, experts' products fused with what lies between them, single parts
+of layers computed again or offloaded, moments in 16 bits, a host that waits for each layer's counts of tokens. The same
+row differs by up to a half from one release to another; 26.06.01's of GPT OSS is a regression of fused kernels by its
+release notes. Of Blackwell GPUs few kernels were measured: products in 16 bits, attention and experts; products in
+eight and four bits are of a fit over other GPUs.
 """)
     for system, cluster in BRIDGE_SYSTEMS.items():
         print(f"### {cluster}\n")
