@@ -99,7 +99,7 @@ TEST(ServingAccuracy, PredictsDeploymentsOfVllm) {
     if (!experts) engine.precision.linear = "fp8";
     const int isl = rows.whole(i, "isl"), osl = rows.whole(i, "osl");
     request.traffic.concurrency = rows.whole(i, "concurrency");
-    request.traffic.count = 5 * request.traffic.concurrency;
+    request.traffic.count = 10 * request.traffic.concurrency;
     request.traffic.isl = fmt::format("uniform:{}-{}", isl * 8 / 10, isl);
     request.traffic.osl = fmt::format("uniform:{}-{}", osl * 8 / 10, osl);
     if (request.traffic.concurrency > 64) continue;
@@ -110,8 +110,8 @@ TEST(ServingAccuracy, PredictsDeploymentsOfVllm) {
   ASSERT_GE(tpot.size(), 50U);
   RecordProperty("median_tpot_error", fmt::format("{:.3f}", median(tpot)));
   RecordProperty("median_ttft_error", fmt::format("{:.3f}", median(ttft)));
-  EXPECT_LT(median(tpot), 0.07);
-  EXPECT_LT(median(ttft), 0.25);
+  EXPECT_LT(median(tpot), 0.05);
+  EXPECT_LT(median(ttft), 0.09);
 }
 
 }  // namespace

@@ -855,7 +855,8 @@ names of its files; that row was measured at 73 to 87 ms elsewhere in the work, 
     print("""Left out: `megatron_h100_weak_scaling.csv` and hespas' larger models, whose sizes or batches are not published;
 ResNets but the one whose module is at hand: its four A100 are predicted at 115 ms a step by `predict` on
 `dgx-a100-40gb`, published 0.10 s. Llama 3's own 16,384 H100 (400 TFLOP/s a GPU) hang on the number of chunks a stage, which
-is not published: with 8 of them 496 to 529 TFLOP/s are predicted, 24 to 32 % too many.""")
+is not published: with 8 of them, a layer each, as the paper's figures suggest, 493 to 509 TFLOP/s are predicted, 23 to 27 %
+too many, with 2 of them 388 to 404.""")
 
 
 # Errors of the generic fit on the same rows, before one of them was fitted, in per cent.

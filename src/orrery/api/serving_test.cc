@@ -59,6 +59,26 @@ TEST(Serving, DividesAHostsMemoryIntoBlocks) {
   EXPECT_THAT(refusal(request), HasSubstr("hold no block"));
 }
 
+// Long prompts meet the board's power limit; what takes a few milliseconds, or waits for memory,
+// does not.
+TEST(Serving, LongPromptsRunAtTheClockTheirPowerAllows) {
+  const auto run = [](int prompt, const char* limit) {
+    ServingRequest request = llama("h200");
+    request.engine.overrides = {{"power.reference", "700 W"}, {"power.limit", limit}};
+    request.traffic.rate = 0.1;
+    request.traffic.count = 3;
+    request.traffic.isl = std::to_string(prompt);
+    return session().serving(request).run.metrics;
+  };
+  const auto held = [&](int prompt) {
+    return run(prompt, "700 W").ttft.mean.value / run(prompt, "7 kW").ttft.mean.value;
+  };
+  EXPECT_GT(held(8192), 1.05);
+  EXPECT_LT(held(8192), 1.4);
+  EXPECT_LT(held(64), 1.01);
+  EXPECT_NEAR(run(64, "700 W").tpot.mean.value / run(64, "7 kW").tpot.mean.value, 1, 0.01);
+}
+
 // 8 slots of the 41.9 million weights in 16 bits that rank 16 has (engine_work_test.cc).
 TEST(Serving, KeepsSlotsForAdapters) {
   ServingRequest request = llama();

@@ -48,7 +48,8 @@ class SizeTable;
 /// and next by the number of sequences and their mean length, at least that of the longest alone.
 /// Steps of up to EngineHabits::captured tokens run as graphs made for the next larger size;
 /// between points of the grids, times are interpolated. Of larger steps, and of those with prompts,
-/// the host launches kernel by kernel, and the device waits for it where that takes longer. With a
+/// the host launches kernel by kernel, and the device waits for it where that takes longer. What
+/// takes longer than a power limit looks at runs at the clock that its power allows. With a
 /// profile, measured times take the place of the kernels'. After the first question at a point an
 /// answer takes some tens of nanoseconds.
 class EngineTimes final : public StepTimes {
