@@ -505,7 +505,7 @@ step, polling, waiting, memory), which also draw lengths between 0.8 and 1 of th
 8-bit keys and values and the interval of streaming are taken, and of TensorRT-LLM's a factor of 0.85 on kernels
 (`EARLY_KERNELS`), which is fitted. Nothing was fitted to the second half, but it is not unseen: the skew of routing
 (1.2) and the time of a front end were chosen with the whole table in view, and that long steps run at the clock their
-power allows was seen to help rows of both halves, though its constant is of a public measurement; that Kimi-K2.5 has four bits in its experts alone was noticed with all its five rows on H200 in view. But for
+power allows was seen to help rows of both halves, though its constant is of a measurement of our own; that Kimi-K2.5 has four bits in its experts alone was noticed with all its five rows on H200 in view. But for
 that, since then the first half alone was looked at: gaps, kernels launched one by one, SGLang's and TensorRT-LLM's
 time before the queue, what hosts cost for each sequence and to hand out its tokens, how often guesses of DeepSeek-R1 are right, the
 kernels of TensorRT-LLM on racks and the spreads are of that half. Errors on deployments never seen may be larger.

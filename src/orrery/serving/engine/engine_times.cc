@@ -9,10 +9,10 @@
 namespace orrery {
 namespace {
 
-/// A board holds the mean of so long to its limit; shorter work beside lighter runs at the full
-/// clock. Attention on a B200 goes at 1,450 TFLOP/s for 10 ms, 1,373 after 25 ms, 1,237 after 50
-/// (github.com/flashinfer-ai/flashinfer, pull request 2899).
-constexpr Seconds kLimitLooksAt(25e-3);
+/// A board lets work of any power through before it holds the mean to its limit: products on an
+/// H200 run at full speed for 30 to 50 ms, after a rest or after copies, and lose all of their 15 %
+/// within 20 more (data/measured/h200_limit_delay.csv).
+constexpr Seconds kLimitLooksAt(45e-3);
 
 /// More tokens than a step or a sequence will have; grids go on by their last line.
 constexpr int64_t kMostTokens = 65536, kLongest = 1 << 20;
