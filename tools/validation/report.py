@@ -893,6 +893,44 @@ BLACKWELL = {"product": 12.1, "attention": 41.9, "decode": 52.8, "grouped_byte_p
              "grouped_scaled_product": None}
 
 
+def published_of_blackwell(program):
+    """Kernels that others published of Blackwell GPUs, against predictions in a burst and sustained."""
+    print("""
+What others published of kernels on Blackwell (`data/measured/blackwell_published.csv`: each with its source, none is
+fitted; machines that are held to less power than their kind are left out). Predictions are those of `torch-eager`, without
+casts; predicted / measured − 1 in the median, and the mean of its size. For few rows the same product differs by
+a half from one source to the other, by library and by how it was timed; for many, most were timed within some ten
+milliseconds, between a burst and sustained.
+
+| device, kernels | rows | burst: median | mean size | sustained: median | mean size |
+|---|--:|--:|--:|--:|--:|""")
+    with open("data/measured/blackwell_published.csv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    groups = {}
+    for row in rows:
+        p = json.loads(row["params"])
+        size = ("attention, forward" if row["op"] == "sdpa" else
+                f"{row['format']}, {'up to 64 rows' if p['m'] <= 64 else 'up to 1,024' if p['m'] <= 1024 else 'more'}")
+        groups.setdefault((row["device"], size), []).append(row)
+    for (device, name), members in sorted(groups.items()):
+        if len(members) < 4:
+            continue
+        cells = []
+        for regime in ("burst", "sustained"):
+            with tempfile.TemporaryDirectory() as folder:
+                table = pathlib.Path(folder) / "kernels.csv"
+                with open(table, "w", encoding="utf-8", newline="") as file:
+                    writer = csv.writer(file)
+                    writer.writerow(("op", "dtype", "params"))
+                    writer.writerows((row["op"], row["dtype"], row["params"]) for row in members)
+                run = subprocess.run([program, "kernel", "--on", device, "--batch", table, "--regime", regime], check=True,
+                                     capture_output=True, text=True)
+            errors = [float(a["predicted_us"]) / float(row["us"]) - 1
+                      for row, a in zip(members, csv.DictReader(run.stdout.splitlines()))]
+            cells += [f"{100 * statistics.median(errors):+.1f} %", percent(statistics.mean(map(abs, errors)))]
+        print(f"| {device}, {name} | {len(members)} | {' | '.join(cells)} |")
+
+
 def few_rows(file, before):
     """A shipped fit of a device of which few rows are known, by its own errors out of fold."""
     fit = json.loads((pathlib.Path(__file__).parents[2] / "data/kernels" / file).read_text())
@@ -1064,6 +1102,7 @@ other rows, and the share of them inside their interval. Rows of bf16; where the
         print(SHORT_HEAD.format(first="device, table", last=f"with {FEW} rows"))
         unseen_gpus(program, f"{data}/gpu/silicon", pathlib.Path(folder))
         few_rows("b200.vllm.json", BLACKWELL)
+        published_of_blackwell(program)
         print("""
 A100 and L40S, who run the same libraries' kernels at clocks and with caches that differ by a factor of
 two, are each told by the other alone. What is left is the libraries' choice among kernels, which

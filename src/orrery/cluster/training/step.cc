@@ -23,8 +23,9 @@ namespace {
 /// as Megatron-Bridge lays DeepSeek-V3 out: 61 layers over 16 chunks are 15 of four and one of one.
 std::vector<int> layers_before_further_tokens(int layers, int count) {
   const int full = (layers + count - 1) / count;
-  std::vector<int> by_chunk;
-  for (int i = 0; i < count; ++i) by_chunk.push_back(std::clamp(layers - i * full, 0, full));
+  std::vector<int> by_chunk(static_cast<size_t>(count));
+  for (int i = 0; i < count; ++i)
+    by_chunk[static_cast<size_t>(i)] = std::clamp(layers - i * full, 0, full);
   return by_chunk;
 }
 
