@@ -42,6 +42,8 @@ ReplicaOptions replica_options(const ServingRequest& request, const EnginePool& 
   options.ranks = pool.request.layout.attention_data;
   options.asynchronous = is_asynchronous(request, pool.engine);
   options.ahead = options.asynchronous;
+  if (request.stream_interval < 1)
+    throw_usage("tokens that go to the user together must be 1 or more");
   options.stream = pool.engine.times->costs().stream / static_cast<double>(request.stream_interval);
   options.speculation = request.speculation;
   options.prefill_only = pool.role == "prefill";

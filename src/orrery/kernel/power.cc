@@ -111,9 +111,8 @@ ClockOfFit PowerModel::clock_of_fit(const Kernel& kernel, const TileDescription&
   ClockOfFit at;
   if (found.time.value <= 0) return at;
   const double warm = fit_->coefficients.warm;
-  at.highest = burst(found).clock;
-  at.measured =
-      Hertz(std::pow(at.highest.value, 1 - warm) * std::pow(sustained(found).clock.value, warm));
+  at.measured = Hertz(std::pow(burst(found).clock.value, 1 - warm) *
+                      std::pow(sustained(found).clock.value, warm));
   at.core_share = found.core_time / found.time;
   return at;
 }

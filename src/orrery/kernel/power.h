@@ -76,7 +76,6 @@ struct PowerState {
 /// At which clock a kernel's time was taken, and what another makes of it.
 struct ClockOfFit {
   Hertz measured;
-  Hertz highest;          ///< That of a burst: no kernel of such power runs at more.
   double core_share = 0;  ///< Of the time, what goes with 1 / clock.
 
   /// time at `clock` / time.

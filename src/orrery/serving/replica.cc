@@ -188,8 +188,9 @@ Seconds Replica::shape_and_time(Flight& flight, Seconds& device) {
         s.scheduled = true;
         if (s.generated > 0) {
           // What another engine has begun reaches the user through this one.
-          recorder_.first_token(s.id, flight.begin);
-          s.last_token = flight.begin;
+          streamed_ = std::max(streamed_, flight.begin) + options_.stream;
+          recorder_.first_token(s.id, streamed_);
+          s.last_token = streamed_;
         } else {
           RequestRecord& record = recorder_.record(s.id);
           record.scheduled = flight.begin;
@@ -500,34 +501,40 @@ void Replica::end_flight(Flight& flight, std::vector<EndedSequence>& ended) {
   use_.prompt_tokens += flight.prefill_tokens;
   use_.busy += flight.ends.back() - std::max(flight.begin, busy_until_);
   busy_until_ = flight.ends.back();
+  const Seconds streamed_before = streamed_;
   stream(flight);
   take_room(flight, flight.ends.size());
-  // Tokens that follow the last step's: one interval for them all.
+  // Tokens that follow the last ones handed out: one interval for them all.
   int64_t on_time = 0;
   for (size_t r = 0; r < ranks_.size(); ++r) {
     EngineRank& rank = *ranks_[r];
     if (flight.ends.size() > 1)
       policies_[r]->repeated(static_cast<int64_t>(flight.ends.size()) - 1);
     const size_t before = ended.size();
-    for (const BatchItem& item : flight.batches[r]) end_item(rank, item, flight, ended, on_time);
+    for (const BatchItem& item : flight.batches[r])
+      end_item(rank, item, flight, streamed_before, ended, on_time);
     if (ended.size() == before) continue;
     std::erase_if(rank.running,
                   [&](uint32_t slot) { return sequences_[slot].state == Sequence::State::kEnded; });
     for (size_t i = before; i < ended.size(); ++i)
       if (!ended[i].handed_over) sequences_.remove(ended[i].slot);
   }
-  if (on_time > 0) log_.between_tokens(flight.ends.front() - flight.begin, on_time);
-  for (size_t step = 1; log_.kept() && step < flight.ends.size(); ++step)
-    log_.between_tokens(flight.ends[step] - flight.ends[step - 1], flight.decodes);
+  if (on_time > 0) log_.between_tokens(handed_out_.front() - streamed_before, on_time);
+  for (size_t step = 1; log_.kept() && step < handed_out_.size(); ++step)
+    log_.between_tokens(handed_out_[step] - handed_out_[step - 1], flight.decodes);
 }
 
 void Replica::stream(const Flight& flight) {
-  for (const Seconds end : flight.ends)
+  handed_out_.clear();
+  for (const Seconds end : flight.ends) {
     streamed_ = std::max(streamed_, end) + options_.stream * static_cast<double>(flight.answers);
+    handed_out_.push_back(streamed_);
+  }
 }
 
 void Replica::end_item(EngineRank& rank, const BatchItem& item, const Flight& flight,
-                       std::vector<EndedSequence>& ended, int64_t& on_time) {
+                       Seconds streamed_before, std::vector<EndedSequence>& ended,
+                       int64_t& on_time) {
   Sequence& s = sequences_[item.slot];
   if (s.admission != item.admission) return;
   const auto steps = static_cast<int32_t>(flight.ends.size());
@@ -547,12 +554,12 @@ void Replica::end_item(EngineRank& rank, const BatchItem& item, const Flight& fl
   const Seconds end = flight.ends.back();
   if (first) {
     if (!s.prefill_only) recorder_.first_token(s.id, streamed_);
-  } else if (s.last_token == flight.begin) {
+  } else if (s.last_token == streamed_before) {
     ++on_time;
   } else {
-    log_.between_tokens(flight.ends.front() - s.last_token, 1);
+    log_.between_tokens(handed_out_.front() - s.last_token, 1);
   }
-  s.last_token = end;
+  s.last_token = streamed_;
   if (s.generated < s.output) return;
   EndedSequence e;
   e.id = s.id;

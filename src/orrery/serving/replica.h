@@ -166,7 +166,7 @@ class Replica {
   void stream(const Flight& flight);
   void end_flight(Flight& flight, std::vector<EndedSequence>& ended);
   void end_item(EngineRank& rank, const BatchItem& item, const Flight& flight,
-                std::vector<EndedSequence>& ended, int64_t& on_time);
+                Seconds streamed_before, std::vector<EndedSequence>& ended, int64_t& on_time);
   /// Tokens that a step gives which checks so many drafts.
   int32_t accepted(const Sequence& sequence, int32_t draft_tokens) const;
   int64_t used_now() const;
@@ -193,7 +193,8 @@ class Replica {
   int64_t peak_ = 0;
   ReplicaUse use_;
   Seconds busy_until_;
-  Seconds streamed_;  ///< When the last token that was handed out reached its user.
+  std::vector<Seconds> handed_out_;  ///< When the tokens of a flight's steps reached users.
+  Seconds streamed_;                 ///< When the last token that was handed out reached its user.
   std::vector<StepShape> shapes_;
   std::vector<std::vector<PrefillChunk>> chunks_;
   std::vector<Stretch> stretches_;

@@ -55,7 +55,9 @@ TEST(Replica, HandsTokensOutOneAfterTheOther) {
     // Four sequences a second are what it can pass on; of six each step waits half a second more:
     // those of steps that end at 1, 2 and 3 s are through at 2.5, 4 and 5.5 s.
     const std::vector<Request> six(6, request(0, 4, 3));
-    EXPECT_EQ(times_of(run(six, options)), Times(6, {2.5, 5.5}));
+    const ServingRun queued = run(six, options);
+    EXPECT_EQ(times_of(queued), Times(6, {2.5, 5.5}));
+    EXPECT_DOUBLE_EQ(queued.metrics.itl_mean.value, 1.5);
   }
   options.pool.replicas[0].options.stream = Seconds(-1);
   EXPECT_THROW(run({request(0, 4, 1)}, options), Error);

@@ -24,7 +24,7 @@ struct Sequence {
   uint32_t adapter = 0;
   KvKeys keys;
   KvHolding holding;
-  Seconds last_token;
+  Seconds last_token;      ///< When it reached the user.
   uint32_t admission = 0;  ///< Counts up when it is thrown out.
   uint16_t rank = 0;
   State state = State::kActive;

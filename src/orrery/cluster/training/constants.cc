@@ -32,13 +32,14 @@ TrainingConstants load_training_constants(const std::string& data_folder,
       {"structure_spread", &c.structure_spread},
       {"structure_spread_experts", &c.structure_spread_experts}};
   const YAML::Node own = values.root()[architecture];
-  for (const auto& [key, number] : numbers)
-    *number = own && own[key] ? values.at(own, key, Dimension::kCount)
-                              : values.at(key, Dimension::kCount);
-  c.host = Seconds(values.at("host", Dimension::kTime));
-  c.gap = Seconds(values.at("gap", Dimension::kTime));
-  c.bucket = Bytes(values.at("bucket", Dimension::kBytes));
-  c.context = Bytes(values.at("context", Dimension::kBytes));
+  const auto at = [&](const char* key, Dimension dimension) {
+    return own && own[key] ? values.at(own, key, dimension) : values.at(key, dimension);
+  };
+  for (const auto& [key, number] : numbers) *number = at(key, Dimension::kCount);
+  c.host = Seconds(at("host", Dimension::kTime));
+  c.gap = Seconds(at("gap", Dimension::kTime));
+  c.bucket = Bytes(at("bucket", Dimension::kBytes));
+  c.context = Bytes(at("context", Dimension::kBytes));
   return c;
 }
 

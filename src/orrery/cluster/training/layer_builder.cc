@@ -37,8 +37,7 @@ LayerBuilder::LayerBuilder(const TransformerDescription& model, const Strategy& 
       gaps_(gaps),
       half_(strategy.precision == TrainingPrecision::kFP16 ? ElementType::kF16
                                                            : ElementType::kBF16),
-      narrow_(strategy.precision != TrainingPrecision::kBF16 &&
-              strategy.precision != TrainingPrecision::kFP16),
+      narrow_(is_narrow(strategy.precision)),
       tokens_(strategy.micro_batch * strategy.length / strategy.context),
       own_tokens_(strategy.sequence ? tokens_ / strategy.tensor : tokens_) {}
 

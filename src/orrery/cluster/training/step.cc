@@ -88,7 +88,8 @@ TrainingModel::Parts TrainingModel::parts_of(const Strategy& strategy,
       parts.works.push_back(layer_work(kind, model_, s, cluster_.node_size(), constants_, gaps));
   };
   add_layers(strategy);
-  const bool mixed = strategy.plain_first + strategy.plain_last > 0;
+  const bool mixed =
+      strategy.plain_first + strategy.plain_last > 0 && is_narrow(strategy.precision);
   if (mixed) {
     Strategy plain = strategy;
     plain.precision = TrainingPrecision::kBF16;
@@ -131,10 +132,12 @@ TrainingModel::Parts TrainingModel::parts_of(const Strategy& strategy,
 
   const auto stages = static_cast<size_t>(strategy.pipeline);
   const auto all = static_cast<int>(model_.layers.size());
-  const std::vector<int> by_chunk =
-      strategy.further_tokens > 0
-          ? layers_before_further_tokens(all, strategy.pipeline * strategy.chunks)
-          : layers_by_chunk(all, strategy.pipeline, strategy.chunks);
+  const int chunks = strategy.pipeline * strategy.chunks;
+  // So that no more than the last one is left without layers.
+  const bool fills_the_others = (all + chunks - 1) / chunks * (chunks - 2) < all;
+  const std::vector<int> by_chunk = strategy.further_tokens > 0 && fills_the_others
+                                        ? layers_before_further_tokens(all, chunks)
+                                        : layers_by_chunk(all, strategy.pipeline, strategy.chunks);
   parts.counts.assign(parts.works.size(), std::vector<double>(stages, 0));
   parts.by_chunk.assign(parts.works.size(), std::vector<double>(by_chunk.size(), 0));
   const auto count = [&](size_t part, size_t chunk) {
@@ -144,7 +147,8 @@ TrainingModel::Parts TrainingModel::parts_of(const Strategy& strategy,
   int layer = 0;
   for (size_t chunk = 0; chunk < by_chunk.size(); ++chunk)
     for (int i = 0; i < by_chunk[chunk]; ++i, ++layer) {
-      const bool plain = layer < strategy.plain_first || layer >= all - strategy.plain_last;
+      const bool plain = is_narrow(strategy.precision) &&
+                         (layer < strategy.plain_first || layer >= all - strategy.plain_last);
       count(static_cast<size_t>(kind_of_[static_cast<size_t>(layer)]) + (plain ? kinds_.size() : 0),
             chunk);
     }
@@ -165,8 +169,9 @@ std::vector<RankMemory> TrainingModel::memory_of(const Parts& parts, const Strat
       const RankWork& w = parts.works[i];
       dense += n * w.dense_parameters;
       experts += n * w.expert_parameters;
-      // Of head and embedding one micro-batch is in flight at a time.
-      if (i < parts.embedding)
+      // Of head and embedding one micro-batch is in flight at a time; blocks of further tokens are
+      // layers.
+      if (i < parts.embedding || i == parts.further)
         kept += n * w.kept_bytes;
       else
         working = std::max(working, w.kept_bytes);

@@ -73,6 +73,17 @@ TEST(TrainingStep, LayersInSixteenBitsAreThoseAtTheEnds) {
   EXPECT_NEAR(forward(TrainingPrecision::kMXFP8, 1, 3), (plain + narrow) / 2, 1e-12);
 }
 
+TEST(TrainingMemory, BlocksOfFurtherTokensKeepActivations) {
+  const TrainingModel m = model(attention_alone, nothing);
+  Strategy s = pipeline(1, 1, 1);
+  const double none = m.memory(s).activations.value;
+  s.further_tokens = 1;
+  const double one = m.memory(s).activations.value;
+  s.further_tokens = 2;
+  EXPECT_GT(one, none);
+  EXPECT_NEAR(m.memory(s).activations.value - one, one - none, 1);
+}
+
 TEST(TrainingStep, FurtherTokensAddABlockEachToTheLastStage) {
   const TrainingModel m = model(attention_alone, nothing);
   Strategy s = pipeline(4, 1, 8);
@@ -83,6 +94,9 @@ TEST(TrainingStep, FurtherTokensAddABlockEachToTheLastStage) {
   s.further_tokens = 1;
   const TrainingModel ten = model(attention_alone, nothing, plain(), 10);
   EXPECT_NEAR(ten.evaluate(s).step.value.value, 8 * 9e-3 + 24e-3, 1e-12);
+  // 9 are 3, 3, 3 and the block alone.
+  const TrainingModel nine = model(attention_alone, nothing, plain(), 9);
+  EXPECT_NEAR(nine.evaluate(s).step.value.value, 8 * 9e-3 + 21e-3, 1e-12);
 }
 
 TEST(TrainingStep, PartsAddUpToTheStep) {

@@ -21,8 +21,16 @@ void check_heads(const Strategy& s, const TransformerDescription& model,
     if (const auto* a = std::get_if<SoftmaxAttention>(&layer.mixer)) heads = a->heads;
     if (const auto* a = std::get_if<LatentAttention>(&layer.mixer)) heads = a->heads;
     if (const auto* a = std::get_if<CompressedAttention>(&layer.mixer)) heads = a->heads;
-    if (heads % s.tensor == 0) continue;
-    found.push_back(fmt::format("{} attention heads do not divide by --tp {}", heads, s.tensor));
+    if (heads % s.tensor != 0) {
+      found.push_back(fmt::format("{} attention heads do not divide by --tp {}", heads, s.tensor));
+      return;
+    }
+    const auto* m = std::get_if<StateSpace>(&layer.mixer);
+    if (m == nullptr) continue;
+    if (m->heads % s.tensor == 0 && (m->groups % s.tensor == 0 || s.tensor % m->groups == 0))
+      continue;
+    found.push_back(fmt::format("{} state-space heads in {} groups do not divide by --tp {}",
+                                m->heads, m->groups, s.tensor));
     return;
   }
 }
@@ -107,7 +115,7 @@ std::string in_words(const Strategy& s) {
   if (s.recompute == Recompute::kFull) words.emplace_back("full recompute");
   if (s.recompute == Recompute::kSelective) words.emplace_back("selective recompute");
   if (s.recompute == Recompute::kExperts) words.emplace_back("experts recomputed");
-  if (s.plain_first + s.plain_last > 0)
+  if (s.plain_first + s.plain_last > 0 && is_narrow(s.precision))
     words.push_back(fmt::format("{} layers in 16 bits", s.plain_first + s.plain_last));
   add("tokens predicted", s.further_tokens > 0 ? s.further_tokens + 1 : 0);
   return fmt::format("{}", fmt::join(words, ", "));

@@ -27,6 +27,10 @@ enum class PipelineSchedule : uint8_t {
 
 /// Number formats of the linear layers; the rest is computed in 16 bits.
 enum class TrainingPrecision : uint8_t { kBF16, kFP16, kFP8, kMXFP8, kNVFP4 };
+/// Whether linear layers have fewer than 16 bits.
+inline bool is_narrow(TrainingPrecision precision) {
+  return precision != TrainingPrecision::kBF16 && precision != TrainingPrecision::kFP16;
+}
 
 /// How a model is spread over devices and run. Ranks are numbered tensor first, then context,
 /// data, pipeline, as Megatron does, so that tensor groups lie within nodes.

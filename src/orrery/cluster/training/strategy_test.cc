@@ -126,7 +126,24 @@ TEST(Strategy, LayersInSixteenBitsAreNoMoreThanThereAre) {
   EXPECT_THAT(faults(s, model), ElementsAre(HasSubstr("1 and 4 layers in 16 bits")));
   s.plain_last = 3;
   s.further_tokens = 2;
+  s.precision = TrainingPrecision::kMXFP8;
   EXPECT_THAT(in_words(s), HasSubstr("4 layers in 16 bits, tokens predicted 3"));
+  s.precision = TrainingPrecision::kBF16;
+  EXPECT_THAT(in_words(s), Not(HasSubstr("16 bits")));
+}
+
+TEST(Strategy, StateSpaceHeadsAndGroupsDivideByTensorRanks) {
+  TransformerDescription model = gpt_for_test(4, 256, 8, 1024);
+  StateSpace scan;
+  scan.heads = 12;
+  scan.groups = 2;
+  model.layers.front().mixer = scan;
+  Strategy s;
+  s.tensor = s.gpus = 4;
+  EXPECT_THAT(faults(s, model), IsEmpty());
+  s.tensor = s.gpus = 8;
+  EXPECT_THAT(faults(s, model),
+              ElementsAre(HasSubstr("12 state-space heads in 2 groups do not divide by --tp 8")));
 }
 
 TEST(Strategy, EveryFaultIsNamedAtOnce) {

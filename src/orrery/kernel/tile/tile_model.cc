@@ -70,9 +70,11 @@ class TilePredictor final : public Predictor {
                    const OperatingPoint& point, std::span<Estimate> estimates) const override {
     PowerTerms step;
     step.time = idle;
+    bool clocks_differ = false;  // those that times were taken at
     for (size_t i = 0; i < kernels.size(); ++i) {
       TileDescription d;
       describe(kernels[i], point.clock, d);
+      clocks_differ = clocks_differ || fits_.of(d.tile_class).windows_elsewhere;
       step += power_.burst_terms(kernels[i], d,
                                  at_boost_clock(kernels[i], d, estimates[i].seconds, point.clock)) *
               counts[i];
@@ -81,7 +83,8 @@ class TilePredictor final : public Predictor {
     const PowerState state = power_.settled(step);
     OperatingPoint settled = point;
     settled.clock = state.clock;
-    if (state.clock.value < gpus_[0].boost_clock()) predict(kernels, settled, estimates);
+    if (clocks_differ || state.clock.value < gpus_[0].boost_clock())
+      predict(kernels, settled, estimates);
     Seconds time = idle;
     for (size_t i = 0; i < kernels.size(); ++i) time += estimates[i].seconds * counts[i];
     return {state.clock, state.power * time};
@@ -139,8 +142,9 @@ class TilePredictor final : public Predictor {
     const FitChoice::OfClass& choice = fits_.of(d.tile_class);
     if (clock.value <= 0 || follows_clock(choice)) return 1;
     if (!choice.protocol.warm) {
-      const ClockOfFit fit = window_power_.clock_of_fit(kernel, d, time);
-      return fit.slowdown(std::min(clock, fit.highest));
+      // No kernel runs at more than the clock of a burst of its power.
+      const Hertz highest = power_.burst(power_.burst_terms(kernel, d, time)).clock;
+      return window_power_.clock_of_fit(kernel, d, time).slowdown(std::min(clock, highest));
     }
     TileDescription slow;
     gpu_of(d.tile_class).describe(kernel, clock, slow);

@@ -10,8 +10,9 @@ namespace orrery {
 namespace {
 
 /// A board lets work of any power through before it holds the mean to its limit: products on an
-/// H200 run at full speed for 30 to 50 ms, after a rest or after copies, and lose all of their 15 %
-/// within 20 more (data/measured/h200_limit_delay.csv).
+/// H200 run at full speed for 20 to 75 ms, after a rest or after copies, and have lost all of their
+/// 15 % after 50 to 150 (data/measured/h200_limit_delay.csv). What takes T is taken to be held for
+/// T / (T + this) of it, since steps before it were held or not.
 constexpr Seconds kLimitLooksAt(45e-3);
 
 /// More tokens than a step or a sequence will have; grids go on by their last line.
