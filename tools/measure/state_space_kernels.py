@@ -26,6 +26,8 @@ import torch
 import triton
 import triton.language as tl
 
+from training_kernels import captured, timed
+
 GPU = "cuda"
 BF16, FP32 = torch.bfloat16, torch.float32
 
@@ -624,34 +626,6 @@ def warm(job):
         print("warm", job, str(error)[:300], flush=True)
     gc.collect()  # a layer and its functions hold each other
     torch.cuda.empty_cache()
-
-
-def captured(run, repeats):
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(repeats):
-            run()
-    return graph.replay, repeats
-
-
-def timed(run, repeats, handle, at_least=0.06):
-    import pynvml
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    start.record()
-    run()
-    end.record()
-    end.synchronize()
-    once = max(start.elapsed_time(end), 2e-3) / 1e3
-    count = min(max(3, int(at_least / once)), 20000)
-    start.record()
-    for _ in range(count):
-        run()
-    end.record()
-    time.sleep(0.4 * count * once)
-    clock = pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM)
-    power = pynvml.nvmlDeviceGetPowerUsage(handle) / 1e3
-    end.synchronize()
-    return start.elapsed_time(end) * 1e3 / count / repeats, clock, power
 
 
 def main():

@@ -43,7 +43,8 @@ TileSize byte_tile(int64_t m, int64_t n) {
 }
 
 /// An SM holds a single tile of so many rows, and multiplies nothing while it writes its 16-bit
-/// results out: products of few terms are a third slower there than with smaller tiles.
+/// results out: products of up to 4,096 terms are a tenth to a third slower with 5,120 to 8,192
+/// columns than with 4,096 in aiconfigurator's L40S table.
 constexpr int64_t kLoneTileRows = 256;
 constexpr double kResultBytes = 2;
 
