@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <fstream>
+
 #include "orrery/api/session.h"
 #include "orrery/base/error.h"
 
@@ -33,6 +36,50 @@ std::string refusal(const ServingRequest& request) {
     return e.what();
   }
   return "";
+}
+
+// Looking ahead gives what asking step by step does: of lengths below and above a window, alike and
+// not, of few and of more sequences than graphs are made for.
+TEST(Serving, LooksAheadAsFarAsTimesAreLines) {
+  const std::string windowed = testing::TempDir() + "windowed.json";
+  std::ofstream(windowed) << R"({"architectures": ["MistralForCausalLM"], "model_type": "mistral",
+      "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128,
+      "num_hidden_layers": 4, "intermediate_size": 14336, "vocab_size": 32000,
+      "max_position_embeddings": 32768, "hidden_act": "silu", "rms_norm_eps": 1e-5,
+      "sliding_window": 1024, "torch_dtype": "bfloat16"})";
+  int64_t longest = 0, windows = 0;
+  for (const std::string& model : {std::string("llama3-8b"), windowed}) {
+    ServingRequest request = llama();
+    request.engine.model = model;
+    const ServingEngine engine = session().serving_engine(request.engine);
+    const EngineTimes& times = *engine.times;
+    windows += times.window();
+    for (const int64_t decodes : {1, 3, 40, 700})
+      for (const int64_t context : {5, 90, 1000, 7000})
+        for (const double factor : {1.0, 1.2}) {
+          StepShape shape;
+          shape.decodes = decodes;
+          shape.longest_decode = decodes == 3 ? 5 * context : context;
+          shape.decode_context = (decodes - 1) * context + shape.longest_decode;
+          const bool grows = times.window() > context;
+          shape.windowed_context = decodes * (grows ? context : times.window());
+          const int64_t growing = grows && times.window() > 0 ? decodes : 0;
+          const StepLine line = ScaledTimes(times, factor).ahead(shape, growing);
+          longest = std::max(longest, line.steps);
+          for (int64_t i = 0; i < line.steps; ++i) {
+            const StepTime asked = times.of(shape, factor);
+            EXPECT_NEAR((line.first.device + line.slope * static_cast<double>(i)).value,
+                        asked.device.value, 1e-12);
+            EXPECT_EQ(line.first.host, asked.host);
+            EXPECT_EQ(line.first.launch, asked.launch);
+            shape.decode_context += decodes;
+            shape.windowed_context += growing;
+            ++shape.longest_decode;
+          }
+        }
+  }
+  EXPECT_EQ(windows, 1024);
+  EXPECT_GT(longest, 1000);
 }
 
 // A token's keys and values are 2·32·8·128 numbers of 2 bytes, a block 16 of them: 2 MiB.

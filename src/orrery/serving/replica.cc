@@ -403,6 +403,7 @@ void Replica::plan_more(Flight& flight, Seconds quiet_until) {
     horizon = std::min({horizon, plan_rank(*ranks_[r], flight.batches[r], stretches_[r]),
                         policies_[r]->alike_steps(*ranks_[r])});
     stretches_[r].shape = shapes_[r];
+    stretches_[r].taken = stretches_[r].line.steps;  // none is left
     if (!ranks_[r]->fetches.empty())
       quiet_until = std::min(quiet_until, ranks_[r]->fetches.front().end);
   }
@@ -424,15 +425,21 @@ void Replica::plan_more(Flight& flight, Seconds quiet_until) {
       shape.decode_context += shape.decodes;
       shape.windowed_context += stretch.growing;
       ++shape.longest_decode;
-      const StepTime time = times_.of(shape);
-      slowest.device = std::max(slowest.device, time.device);
-      slowest.launch = std::max(slowest.launch, time.launch);
-      slowest.host = std::max(slowest.host, time.host);
+      StepLine& line = stretch.line;
+      if (stretch.taken == line.steps) {
+        line = times_.ahead(shape, stretch.growing);
+        stretch.taken = 0;
+      }
+      const auto further = static_cast<double>(stretch.taken++);
+      slowest.device = std::max(slowest.device, line.first.device + line.slope * further);
+      slowest.launch = std::max(slowest.launch, line.first.launch);
+      slowest.host = std::max(slowest.host, line.first.host);
     }
     flight.ends.push_back(begin + slowest.duration(options_.asynchronous));
     flight.used.push_back(used);
     if (++phase == static_cast<size_t>(room_.tokens)) phase = 0;
   }
+  for (const Stretch& stretch : stretches_) times_.not_taken(stretch.line.steps - stretch.taken);
   stage_free_.front() = flight.ends.back();
 }
 
@@ -525,10 +532,11 @@ void Replica::end_flight(Flight& flight, std::vector<EndedSequence>& ended) {
 }
 
 void Replica::stream(const Flight& flight) {
-  handed_out_.clear();
-  for (const Seconds end : flight.ends) {
-    streamed_ = std::max(streamed_, end) + options_.stream * static_cast<double>(flight.answers);
-    handed_out_.push_back(streamed_);
+  const Seconds each = options_.stream * static_cast<double>(flight.answers);
+  handed_out_.resize(flight.ends.size());
+  for (size_t i = 0; i < flight.ends.size(); ++i) {
+    streamed_ = std::max(streamed_, flight.ends[i]) + each;
+    handed_out_[i] = streamed_;
   }
 }
 

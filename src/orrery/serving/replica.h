@@ -126,6 +126,8 @@ class Replica {
   /// One rank's part of steps that are alike.
   struct Stretch {
     StepShape shape;
+    StepLine line;                ///< Of the steps at hand, …
+    int64_t taken = 0;            ///< … of which so many were.
     int64_t growing = 0;          ///< Decodes that look at less than the window.
     int64_t free = 0;             ///< Blocks.
     std::vector<int64_t> growth;  ///< Blocks taken in the step of this number modulo its size.

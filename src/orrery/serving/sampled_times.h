@@ -19,11 +19,15 @@ class SampledTimes final : public StepTimes {
  public:
   explicit SampledTimes(const StepTimes& times) : times_(times) {}
   StepTime of(const StepShape& shape) const override;
+  StepLine ahead(const StepShape& shape, int64_t growing) const override;
+  void not_taken(int64_t steps) const override { asked_ -= static_cast<uint64_t>(steps); }
   int64_t window() const override { return times_.window(); }
   int pipeline() const override { return times_.pipeline(); }
   const std::vector<SampledStep>& steps() const { return steps_; }
 
  private:
+  void keep(const StepShape& shape, const StepTime& time) const;
+
   static constexpr size_t kMost = 512;
   const StepTimes& times_;
   mutable std::vector<SampledStep> steps_;

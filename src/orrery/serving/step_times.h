@@ -50,12 +50,24 @@ struct StepTime {
   }
 };
 
+/// A step that only decodes, and those after it in which the same sequences do.
+struct StepLine {
+  StepTime first;
+  Seconds slope = Seconds(0);  ///< What `device` gains from each to the next.
+  int64_t steps = 1;           ///< For which that holds, with the first.
+};
+
 /// What a simulated engine asks about its steps. Thread-safe; the same question has the same
 /// answer.
 class StepTimes {
  public:
   virtual ~StepTimes() = default;
   virtual StepTime of(const StepShape& shape) const = 0;
+  /// The same for steps that follow one another: each sequence looks at one token more in each,
+  /// and `growing` of them in windowed layers too.
+  virtual StepLine ahead(const StepShape& shape, int64_t /*growing*/) const { return {of(shape)}; }
+  /// Of the last such steps so many did not come to pass.
+  virtual void not_taken(int64_t /*steps*/) const {}
   /// Tokens that windowed layers look at; 0: there are none.
   virtual int64_t window() const { return 0; }
   /// Stages that a step passes through, each taking `StepTime::device`.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "orrery/model/composition.h"
 #include "orrery/serving/engine/size_table.h"
@@ -14,6 +15,9 @@ namespace {
 /// 15 % after 50 to 150 (data/measured/h200_limit_delay.csv). What takes T is taken to be held for
 /// T / (T + this) of it, since steps before it were held or not.
 constexpr Seconds kLimitLooksAt(45e-3);
+
+/// Steps that are looked ahead at most.
+constexpr double kFurthest = 4096;
 
 /// More tokens than a step or a sequence will have; grids go on by their last line.
 constexpr int64_t kMostTokens = 65536, kLongest = 1 << 20;
@@ -117,6 +121,8 @@ EngineTimes::EngineTimes(EngineWork work, const ServingLayout& layout, const Eng
     for (const EngineTraffic& traffic : pass.traffic) kernels_of_step += traffic.count;
   }
   launch_ = costs_.launch * kernels_of_step;
+  for (std::atomic<double>& known : decoding_)
+    known.store(std::numeric_limits<double>::quiet_NaN(), std::memory_order_relaxed);
 }
 
 EngineTimes::~EngineTimes() = default;
@@ -200,23 +206,18 @@ double EngineTimes::attention(const StepShape& shape) const {
   if (shape.decodes > 0) {
     const double n = static_cast<double>(shape.decodes);
     // Verifying guesses reads the cache once for all of a sequence's tokens.
-    sum += std::max(next_->at(shape.decodes, static_cast<double>(shape.decode_context) / n),
-                    next_->at(1, static_cast<double>(shape.longest_decode)));
+    double next = next_->at(shape.decodes, static_cast<double>(shape.decode_context) / n);
+    if (shape.decodes > 1)
+      next = std::max(next, next_->at(1, static_cast<double>(shape.longest_decode)));
+    sum += next;
     if (window_ > 0)
       sum += next_windowed_->at(shape.decodes, static_cast<double>(shape.windowed_context) / n);
   }
   return sum;
 }
 
-StepTime EngineTimes::of(const StepShape& shape, double scale) const {
-  int64_t tokens = shape.decodes * shape.tokens_per_decode;
-  int64_t rows = tokens;
-  for (const PrefillChunk& chunk : shape.prefills) {
-    if (chunk.tokens == 0) continue;
-    tokens += chunk.tokens;
-    rows += chunk.last;
-  }
-  double sum = attention(shape);
+double EngineTimes::beside_attention(int64_t tokens, int64_t rows, const StepShape& shape) const {
+  double sum = 0;
   if (tokens > 0) {
     sum += tokens_->at(tokens);
     if (has_experts_) sum += experts_->at(std::max(tokens, shape.group_tokens));
@@ -227,6 +228,36 @@ StepTime EngineTimes::of(const StepShape& shape, double scale) const {
     sum += tokens_->at(1) + experts_->at(shape.group_tokens);
   }
   if (rows > 0 && costs_.counts_ends) sum += head_->at(rows);
+  return sum;
+}
+
+double EngineTimes::beside_decoding(int64_t tokens, const StepShape& shape) const {
+  const bool alone = shape.group_tokens <= tokens && shape.adapters == 0;
+  if (!alone || tokens >= static_cast<int64_t>(kRemembered))
+    return beside_attention(tokens, tokens, shape);
+  std::atomic<double>& known = decoding_[static_cast<size_t>(tokens)];
+  double sum = known.load(std::memory_order_relaxed);
+  if (std::isnan(sum)) {
+    sum = beside_attention(tokens, tokens, shape);
+    known.store(sum, std::memory_order_relaxed);
+  }
+  return sum;
+}
+
+StepTime EngineTimes::of(const StepShape& shape, double scale) const {
+  int64_t tokens = shape.decodes * shape.tokens_per_decode;
+  double sum = attention(shape);
+  if (shape.prefills.empty()) {
+    sum += beside_decoding(tokens, shape);
+  } else {
+    int64_t rows = tokens;
+    for (const PrefillChunk& chunk : shape.prefills) {
+      if (chunk.tokens == 0) continue;
+      tokens += chunk.tokens;
+      rows += chunk.last;
+    }
+    sum += beside_attention(tokens, rows, shape);
+  }
   StepTime time;
   if (tokens > costs_.habits.captured || !shape.prefills.empty()) time.launch = launch_;
   time.device = std::max(Seconds(sum * scale), time.launch) + costs_.gap;
@@ -234,6 +265,42 @@ StepTime EngineTimes::of(const StepShape& shape, double scale) const {
       static_cast<double>(shape.decodes) + static_cast<double>(shape.prefills.size());
   time.host = costs_.step + costs_.sequence * sequences;
   return time;
+}
+
+StepLine EngineTimes::ahead(const StepShape& shape, int64_t growing, double scale) const {
+  StepLine found{of(shape, scale)};
+  if (!shape.prefills.empty() || shape.decodes == 0 ||
+      (profile_ && profile_->has(EngineOperator::kAttention)))
+    return found;
+  const double n = static_cast<double>(shape.decodes);
+  const double mean = static_cast<double>(shape.decode_context) / n;
+  SizeTable::Line next = next_->line(shape.decodes, mean);
+  double further = next.end - mean;
+  if (shape.decodes > 1) {
+    const auto longest = static_cast<double>(shape.longest_decode);
+    const SizeTable::Line alone = next_->line(1, longest);
+    further = std::min({further, alone.end - longest, kFurthest});
+    // Which of the two takes longer must not change on the way.
+    const double lead = next.value - alone.value;
+    if ((lead < 0) != (lead + further * (next.slope - alone.slope) < 0)) return found;
+    if (lead < 0) next = alone;
+  }
+  double slope = next.slope;
+  if (window_ > 0 && growing > 0) {
+    const double each = static_cast<double>(growing) / n;
+    const double seen = static_cast<double>(shape.windowed_context) / n;
+    const SizeTable::Line windowed = next_windowed_->line(shape.decodes, seen);
+    further = std::min(further, (windowed.end - seen) / each);
+    slope += windowed.slope * each;
+  }
+  further = std::clamp(further, 0.0, kFurthest);
+  const StepTime& first = found.first;
+  const Seconds device = first.device - costs_.gap;
+  if (std::min(device.value, device.value + slope * scale * further) <= first.launch.value)
+    return found;
+  found.slope = Seconds(slope * scale);
+  found.steps = 1 + static_cast<int64_t>(further);
+  return found;
 }
 
 StepCauses EngineTimes::detail(const StepShape& shape) const {

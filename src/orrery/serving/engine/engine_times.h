@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -63,6 +64,10 @@ class EngineTimes final : public StepTimes {
   StepTime of(const StepShape& shape) const override { return of(shape, 1); }
   /// With the kernels' times multiplied: to follow an error that all steps share.
   StepTime of(const StepShape& shape, double scale) const;
+  StepLine ahead(const StepShape& shape, int64_t growing) const override {
+    return ahead(shape, growing, 1);
+  }
+  StepLine ahead(const StepShape& shape, int64_t growing, double scale) const;
   int64_t window() const override { return window_; }
   int pipeline() const override { return pipeline_; }
 
@@ -85,6 +90,11 @@ class EngineTimes final : public StepTimes {
   using Measured = double (StepProfile::*)(int64_t) const;
   Cost cost(const EnginePass& pass, Measured measured, int64_t size) const;
   double attention(const StepShape& shape) const;
+  /// All but attention, of so many tokens, some of whose logits are sampled.
+  double beside_attention(int64_t tokens, int64_t rows, const StepShape& shape) const;
+  /// … of a step that only decodes: remembered, since most steps are such.
+  double beside_decoding(int64_t tokens, const StepShape& shape) const;
+  static constexpr size_t kRemembered = 1024;
 
   EngineWork work_;
   bool has_experts_;
@@ -98,6 +108,7 @@ class EngineTimes final : public StepTimes {
   Seconds launch_;       ///< Of all kernels of a step, one by one.
   std::unique_ptr<SizeTable> tokens_, experts_, head_, prompt_alone_, prompt_together_, next_,
       next_windowed_, handover_, adapters_;
+  mutable std::array<std::atomic<double>, kRemembered> decoding_;
 };
 
 /// An engine's times, all longer or shorter by a factor.
@@ -106,6 +117,9 @@ class ScaledTimes final : public StepTimes {
   /// `times` outlives it.
   ScaledTimes(const EngineTimes& times, double factor) : times_(times), factor_(factor) {}
   StepTime of(const StepShape& shape) const override { return times_.of(shape, factor_); }
+  StepLine ahead(const StepShape& shape, int64_t growing) const override {
+    return times_.ahead(shape, growing, factor_);
+  }
   int64_t window() const override { return times_.window(); }
   int pipeline() const override { return times_.pipeline(); }
 

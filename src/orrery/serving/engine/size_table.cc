@@ -91,22 +91,38 @@ inline SizeTable::Place SizeTable::place(double y) const {
 
 double SizeTable::at(int64_t x) const { return at(x, static_cast<double>(second_.front())); }
 
-double SizeTable::at(int64_t x, double y) const {
-  const Place second = place(y);
-  Place first;
+inline SizeTable::Place SizeTable::row(int64_t x) const {
   if (static_cast<size_t>(x) < quick_.size()) {
     const size_t low = quick_[static_cast<size_t>(x)];
-    if (first_[low] >= x) return along(low, second);
-    if (x <= padded_) return along(low + 1, second);
-    first = {low, static_cast<double>(x - first_[low]) /
-                      static_cast<double>(first_[low + 1] - first_[low])};
-  } else if (first_.size() > 1 && x > first_.front()) {
-    const auto after = std::ranges::upper_bound(first_, x);
-    first.low = std::min(static_cast<size_t>(after - first_.begin()) - 1, first_.size() - 2);
-    first.share = share_of(first_, first.low, static_cast<double>(x));
+    if (first_[low] >= x) return {low, 0};
+    if (x <= padded_) return {low + 1, 0};
+    return {low, static_cast<double>(x - first_[low]) /
+                     static_cast<double>(first_[low + 1] - first_[low])};
   }
+  if (first_.size() == 1 || x <= first_.front()) return {0, 0};
+  const auto after = std::ranges::upper_bound(first_, x);
+  const size_t low = std::min(static_cast<size_t>(after - first_.begin()) - 1, first_.size() - 2);
+  return {low, share_of(first_, low, static_cast<double>(x))};
+}
+
+double SizeTable::at(int64_t x, double y) const {
+  const Place second = place(y), first = row(x);
   const double low = along(first.low, second);
   return first.share == 0 ? low : low + first.share * (along(first.low + 1, second) - low);
+}
+
+SizeTable::Line SizeTable::line(int64_t x, double y) const {
+  constexpr double kNoEnd = std::numeric_limits<double>::infinity();
+  Line found;
+  found.value = at(x, y);
+  found.end = second_.size() == 1 ? kNoEnd : static_cast<double>(second_.front());
+  if (second_.size() == 1 || y < found.end) return found;
+  const Place first = row(x);
+  const size_t low = place(y).low;
+  found.slope = rise(first.low, low);
+  if (first.share != 0) found.slope += first.share * (rise(first.low + 1, low) - found.slope);
+  found.end = low + 2 < second_.size() ? static_cast<double>(second_[low + 1]) : kNoEnd;
+  return found;
 }
 
 }  // namespace orrery

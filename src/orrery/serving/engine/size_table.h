@@ -30,13 +30,20 @@ class SizeTable {
 
   double at(int64_t x) const;
   double at(int64_t x, double y) const;
+  /// What `at` gives from `y` on, up to where its line bends.
+  struct Line {
+    double value = 0, slope = 0;
+    double end = 0;
+  };
+  Line line(int64_t x, double y) const;
 
  private:
   struct Place {
     size_t low = 0;
     double share = 0;  ///< Of the point after `low`.
   };
-  /// Where `y` lies in the second grid.
+  /// Where `x` lies in the first grid, and `y` in the second.
+  Place row(int64_t x) const;
   Place place(double y) const;
   double cell(size_t i, size_t j) const {
     const double value = cells_[i * second_.size() + j].load(std::memory_order_relaxed);
@@ -45,6 +52,9 @@ class SizeTable {
   double along(size_t i, const Place& second) const {
     const double low = cell(i, second.low);
     return second.share == 0 ? low : low + second.share * (cell(i, second.low + 1) - low);
+  }
+  double rise(size_t i, size_t j) const {
+    return (cell(i, j + 1) - cell(i, j)) / static_cast<double>(second_[j + 1] - second_[j]);
   }
   double work_out(size_t i, size_t j) const;
 

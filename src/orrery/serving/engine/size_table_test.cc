@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "orrery/serving/step_times.h"
 
@@ -50,6 +51,24 @@ TEST(SizeTable, FindsItsPlaceInTheSecondGrid) {
       }
     }
   }
+}
+
+TEST(SizeTable, SaysHowFarALineGoes) {
+  const SizeTable table({2, 4}, {10, 20, 40}, 0,
+                        [](int64_t x, int64_t y) { return static_cast<double>(x * y * y); });
+  // Through (10, 200) and (20, 800) of x = 2, and through (10, 400) and (20, 1600) of x = 4.
+  SizeTable::Line line = table.line(3, 15);
+  EXPECT_EQ(line.value, (500 + 1000) / 2.0);
+  EXPECT_EQ(line.slope, (60 + 120) / 2.0);
+  EXPECT_EQ(line.end, 20);
+  line = table.line(2, 20);  // at a point, that which follows
+  EXPECT_EQ(line.value, 800);
+  EXPECT_EQ(line.slope, 120);
+  EXPECT_EQ(line.end, std::numeric_limits<double>::infinity());
+  line = table.line(2, 4);  // before the first point nothing changes
+  EXPECT_EQ(line.value, 200);
+  EXPECT_EQ(line.slope, 0);
+  EXPECT_EQ(line.end, 10);
 }
 
 TEST(SizeTable, RaisesPaddedSizesToTheNextPoint) {
