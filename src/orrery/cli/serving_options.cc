@@ -95,6 +95,9 @@ void ServingOptions::declare_engine(CLI::App& app) {
   app.add_flag_callback(
       "--no-prefix-caching", [this] { request.scheduler.prefix_caching = false; },
       "Keys and values of a prompt's beginning are not looked for in the cache");
+  app.add_flag("--first-chunk", request.scheduler.first_chunk,
+               "vllm-v1: admit who has room for the next chunk, not only for all of its tokens "
+               "(scheduler_reserve_full_isl=False)");
   app.add_flag("--max-utilization", request.scheduler.max_utilization,
                "trtllm: admit by what is needed now and evict, not by the longest answer");
   app.add_flag("--mixed-chunk", request.scheduler.mixed,

@@ -103,6 +103,11 @@ void EngineRank::write_out(const Sequence& s, Seconds at) {
   host->store(keys, s.computed, at, link);
 }
 
+bool EngineRank::first_fits() const {
+  const Sequence& s = sequences[waiting.front()];
+  return s.received > 0 || kv.can_start(s.keys, s.tokens() - 1, s.tokens(), 0);
+}
+
 bool EngineRank::admit_first(int32_t tokens, int64_t spare, int64_t reserve) {
   const uint32_t slot = waiting.front();
   Sequence& s = sequences[slot];
@@ -172,6 +177,7 @@ void refuse_unused(const SchedulerOptions& options) {
   };
   check(options.chunk_size > 0, "chunk_size");
   check(options.watermark >= 0, "watermark");
+  check(options.first_chunk, "first_chunk");
   check(options.max_utilization, "max_utilization");
   check(options.mixed, "mixed");
   check(options.poll_steps > 0, "poll_steps");

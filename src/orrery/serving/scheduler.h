@@ -28,6 +28,7 @@ struct SchedulerOptions {
   int32_t draft_tokens = 0;            ///< That speculation adds to each decode.
   std::optional<bool> prefix_caching;  ///< None: the scheduler's own default.
   bool by_priority = false;
+  bool first_chunk = false;      ///< vllm-v1: admit who has room for a chunk, not only for all.
   bool max_utilization = false;  ///< trtllm: admit by what is needed now, and evict.
   bool mixed = false;            ///< sglang: a step with prompts decodes too.
   /// sglang: new requests are looked for after so many decodes, or a prefill.
@@ -88,6 +89,8 @@ class EngineRank {
   /// Tokens of a waiting sequence that must be computed before it gets its next one: all but
   /// those cached, or received from another engine. 0: some are on the host and come first.
   int32_t to_compute(const Sequence& sequence) const;
+  /// Whether there is room for all tokens of the first who waits.
+  bool first_fits() const;
   /// Moves the first who waits to those who run, with `tokens` of it in the batch, where at least
   /// `spare` blocks stay free then, and takes blocks for `reserve` tokens if those are more.
   /// False, and nothing has changed, where there is no room. Who has tokens on the host does not

@@ -21,6 +21,9 @@ constexpr double kFloorWithoutClock = 0.4;
 /// How long a kernel must be for the board to meet its power limit while it is measured
 /// under a warm protocol: the L40S's products slow down between 0.1 and 1 ms.
 constexpr double kThrottleSeconds = 300e-6;
+/// Of its reference power, what a chip draws whose matrix units are all busy (shares of
+/// data/kernels/power.json).
+constexpr double kMostDraw = 1.78;
 /// What an SM gets from L2 in a clock where no source gives the whole's bandwidth: a stated
 /// prior, of which kernels on warm operands reach a half (A100, L40S) or more (H100, H200).
 constexpr double kL2BytesPerClock = 11;
@@ -94,8 +97,11 @@ TileGpu::TileGpu(const Device& device, TileProtocol protocol) : protocol_(protoc
                                            ? l2->bandwidth.value
                                            : kL2BytesPerClock * sms_ * clock_);
   // A board is sold to keep its base clock under any load and its boost clock under none:
-  // long products are taken to run half-way between, a stated prior.
-  if (protocol.warm && device.base_clock.value > 0 && device.base_clock.value < clock_)
+  // long products are taken to run half-way between, a stated prior, unless the limit is above
+  // all that the chip can draw.
+  const double draw = kMostDraw * device.reference_power.value;
+  const bool spared = draw > 0 && draw < device.power_limit.value;
+  if (protocol.warm && !spared && device.base_clock.value > 0 && device.base_clock.value < clock_)
     throttle_ = std::sqrt(device.base_clock.value / clock_);
   warp_groups_ = device.architecture == "hopper" || device.architecture == "blackwell";
   for (int i = 0; i < kElementTypeCount; ++i) {

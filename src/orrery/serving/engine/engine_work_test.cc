@@ -123,6 +123,22 @@ TEST(EngineWork, TakesTokensToTheirExperts) {
 // An adapter of rank r adds r·(k + n) weights to a product with n·k; queries, keys and values have
 // one each, as do gate and up. Of Llama 3.1 8B: 41.9 million at rank 16, which is what PEFT counts
 // for all its linear layers.
+// Mixtral has a router of 8 · 4,096 in each of 32 layers; in 32 bits it multiplies in them too.
+TEST(EngineWork, MultipliesWideRoutersInTheirFormat) {
+  TransformerDescription model = load_language_model("mixtral-8x7b");
+  const double narrow = EngineWork(model, {}, {}, EngineHabits{}).weight_bytes();
+  for (Layer& layer : model.layers)
+    std::get<MixtureOfExperts>(layer.feed_forward).router.format = {.storage = ElementType::kF32,
+                                                                    .compute = ElementType::kF32};
+  const EngineWork wide(model, {}, {}, EngineHabits{});
+  EXPECT_DOUBLE_EQ(wide.weight_bytes() - narrow, 32.0 * 8 * 4096 * 2);
+  double routed = 0;
+  for (const Launch& launch : wide.tokens(100).launches)
+    if (launch.kernel.cost.matrix_type == ElementType::kF32)
+      routed += launch.kernel.cost.matrix_flops * launch.count;
+  EXPECT_DOUBLE_EQ(routed, 32.0 * 2 * 100 * 8 * 4096);
+}
+
 TEST(EngineWork, AddsAdaptersToLinearLayers) {
   const TransformerDescription model = load_language_model("llama3-8b");
   const EngineWork whole(model, {}, {}, {}, {.adapter_rank = 16});

@@ -45,8 +45,10 @@ void PassBuilder::feed(const MixtureOfExperts& m) {
   what_ = EngineOperator::kRouter;
   if (use_.adapter_rank > 0)
     note("adapters of experts are not counted, those of attention and dense layers are");
-  add(product(format_name(m.router.format, type_), tokens_, m.experts, model_.hidden));
-  keep(plain_, m.experts, model_.hidden, 1);
+  // A wider one's inputs are widened with the norm before it.
+  const std::string router = format_name(m.router.format, type_);
+  add(product(router, tokens_, m.experts, model_.hidden));
+  keep(router, m.experts, model_.hidden, 1);
   add(kernels::over_rows(Opcode::k_softmax, ElementType::kF32, tokens_, m.experts));
   what_ = EngineOperator::kOther;
   if (m.latent > 0) linear(m.latent_down, m.latent, model_.hidden, 1);

@@ -156,13 +156,13 @@ double StepProfile::prompts(const StepShape& shape) const {
 }
 
 double StepProfile::end_of_longest(const StepShape& shape) const {
-  constexpr double kFilled = 0.8;
+  constexpr double kAtOnce = 2;
   const auto sequences = static_cast<double>(shape.decodes);
-  const double turns = sequences * units_per_sequence_;
-  if (shape.prefills.empty() && turns < kFilled) return 0;
+  const double turns = sequences * units_per_sequence_ / kAtOnce;
+  if (turns <= 1) return 0;
   const double mean = static_cast<double>(shape.decode_context) / sequences;
-  const double rest = static_cast<double>(shape.longest_decode) - mean * std::max(1.0, turns / 2);
-  return std::max(0.0, rest) * alone_us_per_token_;
+  const double rest = static_cast<double>(shape.longest_decode) - mean * turns / 2;
+  return (1 - 1 / turns) * std::max(0.0, rest) * alone_us_per_token_;
 }
 
 double StepProfile::next(const StepShape& shape) const {

@@ -95,11 +95,14 @@ TEST(StepProfile, TakesWhatNextTokensAddToAChunk) {
 // 500 tokens take 490 / 16384 µs each.
 TEST(StepProfile, WaitsForTheLongest) {
   const double alone = (500 - 10) / 16384.0;
-  EXPECT_DOUBLE_EQ(profile(16).next(next_tokens(2, 2000, 1500)), 32 * (16 + 500 * alone) * kMicro);
-  // Four turns: it has two mean lengths behind it.
-  EXPECT_DOUBLE_EQ(profile(4).next(next_tokens(2, 2000, 1500)), 32 * 16 * kMicro);
-  // 32 units are not filled: sequences are split.
-  EXPECT_DOUBLE_EQ(profile(32).next(next_tokens(2, 2000, 1500)), 32 * 16 * kMicro);
+  // 16 blocks in eight places: in one of two cases it begins half way, with 500 of its 1,500 tokens
+  // left when the others end.
+  EXPECT_DOUBLE_EQ(profile(4).next(next_tokens(2, 2000, 1500)), 32 * (16 + 250 * alone) * kMicro);
+  // In four places, one after the other: it has two mean lengths behind it.
+  EXPECT_DOUBLE_EQ(profile(2).next(next_tokens(2, 2000, 1500)), 32 * 16 * kMicro);
+  // In 16 and more all run at once.
+  for (const int units : {8, 16, 32})
+    EXPECT_DOUBLE_EQ(profile(units).next(next_tokens(2, 2000, 1500)), 32 * 16 * kMicro) << units;
 }
 
 // Mixtral: 32 layers of 8 experts, 2 a token. One token meets 2; three 8 · (1 − (3/4)³) = 4.625.

@@ -43,6 +43,7 @@ class VllmV1 final : public Scheduler {
     if (!rank.preempted.empty()) return;
     while (!rank.waiting.empty() && budget > 0 &&
            static_cast<int64_t>(rank.running.size()) < options_.max_seqs) {
+      if (!options_.first_chunk && !rank.first_fits()) break;
       const Sequence& s = rank.sequences[rank.waiting.front()];
       const int32_t tokens = chunk(rank.to_compute(s), budget);
       if (!rank.admit_first(tokens)) break;
@@ -72,16 +73,18 @@ class VllmV1 final : public Scheduler {
 const Registration<Scheduler> kVllmV1(
     {.name = "vllm-v1",
      .summary = "One budget of tokens a step: first those who run, each its next token or the next "
-                "chunk of its prompt, then those who wait; without blocks the last admitted is "
-                "thrown out and computed again",
-     .source = "vLLM 0.11, vllm/v1/core/sched/scheduler.py",
+                "chunk of its prompt, then those who wait, if there is room for all of their "
+                "tokens; without blocks the last admitted is thrown out and computed again",
+     .source = "vLLM 0.19, vllm/v1/core/sched/scheduler.py",
      .parameters = {{"max_batched_tokens", 2048,
                      "tokens of a step, unless the engine says another number for the "
                      "device (data/serving/vllm.yaml)",
                      true},
                     {"max_seqs", 1024, "sequences that run; the same", true},
                     {"chunk_size", INT32_MAX,
-                     "tokens of one prompt in a step: vLLM's long_prefill_token_threshold", true}}},
+                     "tokens of one prompt in a step: vLLM's long_prefill_token_threshold", true},
+                    {"first_chunk", 0,
+                     "1: room for a chunk is enough (scheduler_reserve_full_isl=False)", true}}},
     [] { return std::make_unique<VllmV1>(); });
 
 }  // namespace

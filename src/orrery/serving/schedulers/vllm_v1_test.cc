@@ -39,6 +39,21 @@ TEST(VllmV1, ThrowsOutTheLastAdmittedAndComputesItAgain) {
   }
 }
 
+TEST(VllmV1, AdmitsWhoHasRoomForAllOfItsTokens) {
+  const LinearTimes times;
+  // A's 8 tokens leave 2 of 4 blocks, too few for B's 12 tokens, and 2 of 10 tokens of the step. A
+  // chunk of those 2 would fit, and be thrown out when A needs its third block.
+  for (const bool first_chunk : {false, true}) {
+    FleetOptions options = one_replica(times, 4, 4, "vllm-v1");
+    options.pool.replicas[0].options.scheduler.max_batched_tokens = 10;
+    options.pool.replicas[0].options.scheduler.first_chunk = first_chunk;
+    const ServingRun r = run({request(0, 8, 2), request(0, 12, 1)}, options);
+    EXPECT_EQ(times_of(r), (Times{{1, 2}, {4, 4}}));
+    EXPECT_EQ(r.metrics.preemptions, first_chunk ? 1 : 0);
+    EXPECT_EQ(r.requests[1].scheduled.value, first_chunk ? 0 : 2);
+  }
+}
+
 TEST(VllmV1, ThrowsOutTheLowestPriority) {
   const LinearTimes times;
   FleetOptions options = one_replica(times, 4, 4, "vllm-v1");

@@ -48,6 +48,8 @@ Tensor experts(const Pass& pass, const MixtureOfExperts& m, const Tensor& x, con
                         net.parameter("router.scale", {hidden}));
   LinearOptions router;  // never quantised
   router.bias = m.router.bias;
+  router.format = m.router.format;
+  if (m.router.format.storage == ElementType::kF32) seen = net.convert(seen, ElementType::kF32);
   const Tensor scores = net.linear(seen, "gate", m.experts, router);
   RoutingOptions options;
   options.k = m.active;

@@ -362,11 +362,15 @@ FeedForward decoder_feed_forward(const Reading& reading, int64_t layer) {
   }
   if (type == "qwen2_moe") m.shared_gate = m.shared.has_value();
   if (type == "gpt_oss") m.expert_bias = m.router.bias = true;
-  if (type == "glm4_moe") m.score_correction = true;
+  if (type == "glm4_moe") {
+    m.score_correction = true;
+    m.router.format = kWideRouter;
+  }
   if (type == "llama4")
     m.shared = read_dense(reading, layer, "feed_forward.shared_expert",
                           c.size({"intermediate_size"}), true, activation);
   if (type.starts_with("minimax")) {
+    m.router.format = kWideRouter;
     // These checkpoints call the matrices w1 (gate), w3 (up) and w2 (down).
     m.up_format = reading.projection(layer, module + ".experts.w1").format;
     m.down_format = reading.projection(layer, module + ".experts.w2").format;

@@ -47,6 +47,10 @@ DenseFeedForward read_dense(const Reading& reading, int64_t layer, std::string_v
                             int64_t inner, bool gated, Activation activation);
 /// Whether layer `layer` has experts, by whichever field says so.
 bool has_experts(const Reading& reading, int64_t layer);
+/// Routers of some families are kept, and multiply, in 32 bits, whatever the rest does: GLM-4 and
+/// MiniMax (Linear of torch.float32 in vLLM and TensorRT-LLM), Nemotron-H (force_fp32_compute).
+inline constexpr WeightFormat kWideRouter = {.storage = ElementType::kF32,
+                                             .compute = ElementType::kF32};
 /// Routed and shared experts from the usual fields; `module` holds router and experts.
 MixtureOfExperts read_experts(const Reading& reading, int64_t layer, std::string_view module);
 /// The window of layer `layer` by `layer_types`; nothing where that is absent.

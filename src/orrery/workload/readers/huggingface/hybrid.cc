@@ -199,6 +199,7 @@ TransformerDescription describe_nemotron_hybrid(const Reading& reading) {
         m.shared->activation = m.activation;
       }
       m.score_correction = true;
+      m.router.format = kWideRouter;
       m.latent = c.count_or({"moe_latent_size"}, 0);
       if (m.latent > 0) {
         m.latent_down =
