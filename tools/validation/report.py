@@ -1001,7 +1001,7 @@ tokens of that second. Every third of them; no row of either GPU is in a fit.
 """)
     vllm_runs(program, data)
     print("""
-The RTX 4090's kernels are told by a fit over other GPUs and come out 20 % longer than its profiled ones
+The RTX 4090's products of few rows are told by a fit over other GPUs and come out 20 % longer than its profiled ones
 (those of the RTX PRO 6000 5 %): that is its error. Steps are as long as their profiled kernels
 together, −6 to +17 %: the host's work is hidden behind the device's.
 
