@@ -1,5 +1,6 @@
 // What must hold for every scheduler, whatever arrives.
 
+#include <cmath>
 #include <cstring>
 #include <sstream>
 
@@ -28,14 +29,16 @@ Scenario scenario(const std::string& scheduler, uint64_t seed) {
   Scenario s;
   s.seed = seed;
   s.traffic = static_cast<int>(random.integer(0, 3));
-  s.times.base = 0.01;
-  s.times.per_prefill = 1e-4;
-  s.times.per_decode = 1e-4 * random.uniform();
-  s.times.per_context = 1e-6;
+  // Of few bits each, so that a line's steps have the very times that each alone has.
+  const auto times = [](double n, int power) { return std::ldexp(n, power); };
+  s.times.base = times(11, -10);
+  s.times.per_prefill = times(7, -16);
+  s.times.per_decode = times(static_cast<double>(random.integer(0, 255)), -21);
+  s.times.per_context = times(1, -20);
   s.times.host = random.integer(0, 1) == 0 ? 0 : 0.012;
   if (random.integer(0, 3) == 0) {
     s.times.window_tokens = 64;
-    s.times.per_windowed = 1e-6;
+    s.times.per_windowed = times(1, -20);
   }
   if (random.integer(0, 4) == 0) s.times.stages = 3;
   s.options = one_replica(s.times, random.integer(40, 200), 8, scheduler);

@@ -427,7 +427,9 @@ void Replica::plan_more(Flight& flight, Seconds quiet_until) {
       ++shape.longest_decode;
       StepLine& line = stretch.line;
       if (stretch.taken == line.steps) {
-        line = times_.ahead(shape, stretch.growing);
+        // Who counts what is asked could not tell ranks apart that are asked ahead in turn.
+        line = stretches_.size() == 1 ? times_.ahead(shape, stretch.growing)
+                                      : StepLine{times_.of(shape)};
         stretch.taken = 0;
       }
       const auto further = static_cast<double>(stretch.taken++);
@@ -439,7 +441,8 @@ void Replica::plan_more(Flight& flight, Seconds quiet_until) {
     flight.used.push_back(used);
     if (++phase == static_cast<size_t>(room_.tokens)) phase = 0;
   }
-  for (const Stretch& stretch : stretches_) times_.not_taken(stretch.line.steps - stretch.taken);
+  if (stretches_.size() == 1)
+    times_.not_taken(stretches_.front().line.steps - stretches_.front().taken);
   stage_free_.front() = flight.ends.back();
 }
 

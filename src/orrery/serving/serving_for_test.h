@@ -23,6 +23,7 @@ class LinearTimes final : public StepTimes {
   double host = 0, launch = 0;
   int64_t window_tokens = 0;
   int stages = 1;
+  int64_t longest_line = 5;            ///< Lines have one step to so many.
   mutable int64_t prefill_tokens = 0;  ///< Seen so far, planned steps included.
 
   StepTime of(const StepShape& shape) const override {
@@ -36,6 +37,12 @@ class LinearTimes final : public StepTimes {
                 per_context * d(shape.decode_context) + per_windowed * d(shape.windowed_context) +
                 per_group * d(shape.group_tokens) + per_adapter * d(shape.adapters)),
         Seconds(host), Seconds(launch)};
+  }
+  StepLine ahead(const StepShape& shape, int64_t growing) const override {
+    return {of(shape),
+            Seconds(per_context * static_cast<double>(shape.decodes) +
+                    per_windowed * static_cast<double>(growing)),
+            1 + shape.decode_context % longest_line};
   }
   int64_t window() const override { return window_tokens; }
   int pipeline() const override { return stages; }

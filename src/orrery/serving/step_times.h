@@ -63,8 +63,8 @@ class StepTimes {
  public:
   virtual ~StepTimes() = default;
   virtual StepTime of(const StepShape& shape) const = 0;
-  /// The same for steps that follow one another: each sequence looks at one token more in each,
-  /// and `growing` of them in windowed layers too.
+  /// The same for steps that follow one another, of a replica with one rank: each sequence looks
+  /// at one token more in each, and `growing` of them in windowed layers too.
   virtual StepLine ahead(const StepShape& shape, int64_t /*growing*/) const { return {of(shape)}; }
   /// Of the last such steps so many did not come to pass.
   virtual void not_taken(int64_t /*steps*/) const {}

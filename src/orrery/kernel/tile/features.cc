@@ -98,7 +98,7 @@ TileGpu::TileGpu(const Device& device, TileProtocol protocol) : protocol_(protoc
                                            : kL2BytesPerClock * sms_ * clock_);
   // A board is sold to keep its base clock under any load and its boost clock under none:
   // long products are taken to run half-way between, a stated prior, unless the limit is above
-  // all that the chip can draw.
+  // what the chip can draw for products of 16 bits.
   const double draw = kMostDraw * device.reference_power.value;
   const bool spared = draw > 0 && draw < device.power_limit.value;
   if (protocol.warm && !spared && device.base_clock.value > 0 && device.base_clock.value < clock_)

@@ -244,23 +244,18 @@ double EngineTimes::beside_decoding(int64_t tokens, const StepShape& shape) cons
   return sum;
 }
 
-StepTime EngineTimes::of(const StepShape& shape, double scale) const {
-  int64_t tokens = shape.decodes * shape.tokens_per_decode;
-  double sum = attention(shape);
-  if (shape.prefills.empty()) {
-    sum += beside_decoding(tokens, shape);
-  } else {
-    int64_t rows = tokens;
-    for (const PrefillChunk& chunk : shape.prefills) {
-      if (chunk.tokens == 0) continue;
-      tokens += chunk.tokens;
-      rows += chunk.last;
-    }
-    sum += beside_attention(tokens, rows, shape);
-  }
+double EngineTimes::kernels(const StepShape& shape) const {
+  const int64_t decoded = shape.decodes * shape.tokens_per_decode;
+  if (shape.prefills.empty()) return attention(shape) + beside_decoding(decoded, shape);
+  int64_t rows = decoded;
+  for (const PrefillChunk& chunk : shape.prefills) rows += chunk.tokens > 0 && chunk.last;
+  return attention(shape) + beside_attention(shape.tokens(), rows, shape);
+}
+
+StepTime EngineTimes::time_of(const StepShape& shape, Seconds kernels) const {
   StepTime time;
-  if (tokens > costs_.habits.captured || !shape.prefills.empty()) time.launch = launch_;
-  time.device = std::max(Seconds(sum * scale), time.launch) + costs_.gap;
+  if (!shape.prefills.empty() || shape.tokens() > costs_.habits.captured) time.launch = launch_;
+  time.device = std::max(kernels, time.launch) + costs_.gap;
   const auto sequences =
       static_cast<double>(shape.decodes) + static_cast<double>(shape.prefills.size());
   time.host = costs_.step + costs_.sequence * sequences;
@@ -268,7 +263,8 @@ StepTime EngineTimes::of(const StepShape& shape, double scale) const {
 }
 
 StepLine EngineTimes::ahead(const StepShape& shape, int64_t growing, double scale) const {
-  StepLine found{of(shape, scale)};
+  const Seconds kernels_now(kernels(shape) * scale);
+  StepLine found{time_of(shape, kernels_now)};
   if (!shape.prefills.empty() || shape.decodes == 0 ||
       (profile_ && profile_->has(EngineOperator::kAttention)))
     return found;
@@ -294,11 +290,9 @@ StepLine EngineTimes::ahead(const StepShape& shape, int64_t growing, double scal
     slope += windowed.slope * each;
   }
   further = std::clamp(further, 0.0, kFurthest);
-  const StepTime& first = found.first;
-  const Seconds device = first.device - costs_.gap;
-  if (std::min(device.value, device.value + slope * scale * further) <= first.launch.value)
-    return found;
-  found.slope = Seconds(slope * scale);
+  const Seconds each(slope * scale);
+  if (std::min(kernels_now, kernels_now + each * further) <= found.first.launch) return found;
+  found.slope = each;
   found.steps = 1 + static_cast<int64_t>(further);
   return found;
 }

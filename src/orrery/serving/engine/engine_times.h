@@ -63,7 +63,9 @@ class EngineTimes final : public StepTimes {
 
   StepTime of(const StepShape& shape) const override { return of(shape, 1); }
   /// With the kernels' times multiplied: to follow an error that all steps share.
-  StepTime of(const StepShape& shape, double scale) const;
+  StepTime of(const StepShape& shape, double scale) const {
+    return time_of(shape, Seconds(kernels(shape) * scale));
+  }
   StepLine ahead(const StepShape& shape, int64_t growing) const override {
     return ahead(shape, growing, 1);
   }
@@ -89,6 +91,9 @@ class EngineTimes final : public StepTimes {
   /// With the profile's time of `size` in place of the kernels', where there is one.
   using Measured = double (StepProfile::*)(int64_t) const;
   Cost cost(const EnginePass& pass, Measured measured, int64_t size) const;
+  /// Of a step's kernels and collectives.
+  double kernels(const StepShape& shape) const;
+  StepTime time_of(const StepShape& shape, Seconds kernels) const;
   double attention(const StepShape& shape) const;
   /// All but attention, of so many tokens, some of whose logits are sampled.
   double beside_attention(int64_t tokens, int64_t rows, const StepShape& shape) const;

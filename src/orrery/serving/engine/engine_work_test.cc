@@ -120,9 +120,6 @@ TEST(EngineWork, TakesTokensToTheirExperts) {
   EXPECT_DOUBLE_EQ(gathered.weight_bytes(), 2 * (experts + rest));
 }
 
-// An adapter of rank r adds r·(k + n) weights to a product with n·k; queries, keys and values have
-// one each, as do gate and up. Of Llama 3.1 8B: 41.9 million at rank 16, which is what PEFT counts
-// for all its linear layers.
 // Mixtral has a router of 8 · 4,096 in each of 32 layers; in 32 bits it multiplies in them too.
 TEST(EngineWork, MultipliesWideRoutersInTheirFormat) {
   TransformerDescription model = load_language_model("mixtral-8x7b");
@@ -139,6 +136,9 @@ TEST(EngineWork, MultipliesWideRoutersInTheirFormat) {
   EXPECT_DOUBLE_EQ(routed, 32.0 * 2 * 100 * 8 * 4096);
 }
 
+// An adapter of rank r adds r·(k + n) weights to a product with n·k; queries, keys and values have
+// one each, as do gate and up. Of Llama 3.1 8B: 41.9 million at rank 16, which is what PEFT counts
+// for all its linear layers.
 TEST(EngineWork, AddsAdaptersToLinearLayers) {
   const TransformerDescription model = load_language_model("llama3-8b");
   const EngineWork whole(model, {}, {}, {}, {.adapter_rank = 16});

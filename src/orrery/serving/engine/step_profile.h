@@ -39,8 +39,8 @@ class StepProfile {
   /// … of its next tokens: as of sequences of their mean length, at least what the longest takes
   /// alone, and its end: the tables' sequences are all alike, so that no unit waits for another.
   /// Kernels that do not split a sequence (FlashAttention 2, once sequences times heads of keys
-  /// and values fill 0.8 of two blocks a unit) run two at once on a unit, w = sequences · heads /
-  /// (2 · units) after another in each place. Who begins with the first share what others leave
+  /// and values fill 0.8 of two places a unit) run w = sequences · heads / (2 · units) of them one
+  /// after the other in each place. Who begins with the first share what others leave
   /// and end with them; the longest is not among those with probability 1 - 1 / w. It then begins
   /// half way through, on average, and has w / 2 mean lengths behind it when the others end; the
   /// rest of it runs alone, at the tokens per second of the smallest chunk over the longest

@@ -51,9 +51,10 @@ class VllmV1 final : public Scheduler {
     }
   }
 
-  /// What the first who waits would find may be evicted, and a chunk of it then need less.
+  /// Where a chunk is enough: what the first who waits would find may be evicted, and a chunk of it
+  /// then need less. For all of its tokens it needs more then, and so stays where it is.
   int64_t alike_steps(const EngineRank& rank) const override {
-    if (rank.waiting.empty()) return std::numeric_limits<int64_t>::max();
+    if (rank.waiting.empty() || !options_.first_chunk) return std::numeric_limits<int64_t>::max();
     const Sequence& s = rank.sequences[rank.waiting.front()];
     const bool finds = s.received == 0 && rank.to_compute(s) < s.tokens();
     return finds ? 0 : std::numeric_limits<int64_t>::max();

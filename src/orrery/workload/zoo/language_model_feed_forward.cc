@@ -46,7 +46,7 @@ Tensor experts(const Pass& pass, const MixtureOfExperts& m, const Tensor& x, con
   if (m.scaled_router)
     seen = net.multiply(net.rms_norm(seen, "router.norm", pass.model.epsilon, false),
                         net.parameter("router.scale", {hidden}));
-  LinearOptions router;  // never quantised
+  LinearOptions router;  // never quantised, but in 32 bits perhaps
   router.bias = m.router.bias;
   router.format = m.router.format;
   if (m.router.format.storage == ElementType::kF32) seen = net.convert(seen, ElementType::kF32);
