@@ -97,6 +97,8 @@ DeploymentKind kind_of(const ServingRequest& request, const EnginePool& pool) {
   note(!engine.step_profile.empty(), "a step profile");
   const std::string own = engine.engine == "vllm" ? "vllm-v1" : engine.engine;
   note(request.scheduler.name != own, "scheduler " + request.scheduler.name);
+  note(request.scheduler.first_chunk || request.scheduler.max_utilization,
+       "admission by what is needed at once");
   note(request.speculation.draft_tokens > 0, "speculation");
   note(engine.host_memory > 0, "keys and values on the host");
   note(engine.lora_rank > 0, "adapters");

@@ -272,6 +272,7 @@ LinkFit load_link_fit(const Cluster& cluster, const std::string& data, std::stri
   if (!cluster.device.kernels_like.empty())
     systems.push_back(cluster.device.kernels_like + "." + fabric);
   systems.push_back((older ? "a100-sxm-80gb." : "generic.") + fabric);
+  systems.push_back("l40s." + fabric);  // all that is known of PCIe
   fs::path path = folder / fmt::format("generic.nvlink.{}.json", library);
   for (const std::string& system : systems) {
     const fs::path own = folder / fmt::format("{}.{}.json", system, library);
