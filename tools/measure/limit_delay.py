@@ -4,8 +4,8 @@
   python3 tools/measure/limit_delay.py --out h200_limit_delay.csv
 
 Each row is a part of a run: from when on after the rest, in milliseconds, how many launches began in it, and the median
-of what they took, in microseconds. Products are of random numbers; a copy, which no clock slows, is the control. Runs begin after `--rest` seconds without
-work, or after as long of copies, as where an engine decodes between prompts.
+of what they took, in microseconds. Products are of random numbers; a copy, which no clock slows, is the control. Runs
+begin after `--rest` seconds without work, or after as long of copies, as where an engine decodes between prompts.
 """
 import argparse
 import csv

@@ -85,13 +85,6 @@ void StepLog::widen() {
 void StepLog::add_to_series(const ServingEvent& step, int64_t used_blocks, size_t waiting) {
   while (step.end.value >= bin_width_ * static_cast<double>(most_points_)) widen();
   const double length = (step.end - step.begin).value;
-  // Most steps lie within the last bin.
-  if (!bins_.empty() && length > 0 &&
-      step.begin.value >= bin_width_ * static_cast<double>(bins_.size() - 1) &&
-      step.end.value < bin_width_ * static_cast<double>(bins_.size()))
-    return bins_.back().add({step.decodes * length, static_cast<double>(step.prefill_tokens),
-                             static_cast<double>(used_blocks) * length,
-                             static_cast<double>(waiting) * length});
   const auto last = static_cast<size_t>(step.end.value / bin_width_);
   if (last >= bins_.size()) bins_.resize(last + 1);
   double from = step.begin.value;

@@ -82,6 +82,7 @@ void LayerBuilder::dispatch(Pass& pass, double bytes, double active) {
 
 void LayerBuilder::router(const MixtureOfExperts& m) {
   const auto rows = static_cast<int64_t>(tokens() / s_.tensor);
+  // Numbers of 16 bits whatever its format: Megatron-Core's adds them up in 32.
   linear(rows, m.experts, model_.hidden, m.router.bias, false);
   const double scores = static_cast<double>(rows) * static_cast<double>(m.experts);
   // Softmax or sigmoid, choice, counts, indices: several small kernels in 32 bits.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "orrery/model/composition.h"
 #include "orrery/serving/engine/size_table.h"
@@ -121,8 +120,6 @@ EngineTimes::EngineTimes(EngineWork work, const ServingLayout& layout, const Eng
     for (const EngineTraffic& traffic : pass.traffic) kernels_of_step += traffic.count;
   }
   launch_ = costs_.launch * kernels_of_step;
-  for (std::atomic<double>& known : decoding_)
-    known.store(std::numeric_limits<double>::quiet_NaN(), std::memory_order_relaxed);
 }
 
 EngineTimes::~EngineTimes() = default;
@@ -216,8 +213,11 @@ double EngineTimes::attention(const StepShape& shape) const {
   return sum;
 }
 
-double EngineTimes::beside_attention(int64_t tokens, int64_t rows, const StepShape& shape) const {
-  double sum = 0;
+double EngineTimes::kernels(const StepShape& shape) const {
+  const int64_t tokens = shape.tokens();
+  int64_t rows = shape.decodes * shape.tokens_per_decode;
+  for (const PrefillChunk& chunk : shape.prefills) rows += chunk.tokens > 0 && chunk.last;
+  double sum = attention(shape);
   if (tokens > 0) {
     sum += tokens_->at(tokens);
     if (has_experts_) sum += experts_->at(std::max(tokens, shape.group_tokens));
@@ -229,27 +229,6 @@ double EngineTimes::beside_attention(int64_t tokens, int64_t rows, const StepSha
   }
   if (rows > 0 && costs_.counts_ends) sum += head_->at(rows);
   return sum;
-}
-
-double EngineTimes::beside_decoding(int64_t tokens, const StepShape& shape) const {
-  const bool alone = shape.group_tokens <= tokens && shape.adapters == 0;
-  if (!alone || tokens >= static_cast<int64_t>(kRemembered))
-    return beside_attention(tokens, tokens, shape);
-  std::atomic<double>& known = decoding_[static_cast<size_t>(tokens)];
-  double sum = known.load(std::memory_order_relaxed);
-  if (std::isnan(sum)) {
-    sum = beside_attention(tokens, tokens, shape);
-    known.store(sum, std::memory_order_relaxed);
-  }
-  return sum;
-}
-
-double EngineTimes::kernels(const StepShape& shape) const {
-  const int64_t decoded = shape.decodes * shape.tokens_per_decode;
-  if (shape.prefills.empty()) return attention(shape) + beside_decoding(decoded, shape);
-  int64_t rows = decoded;
-  for (const PrefillChunk& chunk : shape.prefills) rows += chunk.tokens > 0 && chunk.last;
-  return attention(shape) + beside_attention(shape.tokens(), rows, shape);
 }
 
 StepTime EngineTimes::time_of(const StepShape& shape, Seconds kernels) const {

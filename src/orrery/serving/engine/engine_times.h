@@ -1,7 +1,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -95,11 +94,6 @@ class EngineTimes final : public StepTimes {
   double kernels(const StepShape& shape) const;
   StepTime time_of(const StepShape& shape, Seconds kernels) const;
   double attention(const StepShape& shape) const;
-  /// All but attention, of so many tokens, some of whose logits are sampled.
-  double beside_attention(int64_t tokens, int64_t rows, const StepShape& shape) const;
-  /// … of a step that only decodes: remembered, since most steps are such.
-  double beside_decoding(int64_t tokens, const StepShape& shape) const;
-  static constexpr size_t kRemembered = 1024;
 
   EngineWork work_;
   bool has_experts_;
@@ -113,7 +107,6 @@ class EngineTimes final : public StepTimes {
   Seconds launch_;       ///< Of all kernels of a step, one by one.
   std::unique_ptr<SizeTable> tokens_, experts_, head_, prompt_alone_, prompt_together_, next_,
       next_windowed_, handover_, adapters_;
-  mutable std::array<std::atomic<double>, kRemembered> decoding_;
 };
 
 /// An engine's times, all longer or shorter by a factor.

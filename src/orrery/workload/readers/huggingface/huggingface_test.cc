@@ -228,6 +228,25 @@ TEST(HuggingFace, ReadsTheQuantisationBesideTheFile) {
   EXPECT_EQ(arguments_of(w).cache_bytes, 80 * 2 * 16 * 8 * 128);
 }
 
+TEST(HuggingFace, SomeRoutersHave32Bits) {
+  const auto wide = [](const std::string& type) {
+    int count = 0;
+    for (const auto& [name, n] :
+         arguments_of(
+             build(small(R"("num_local_experts": 8, "num_experts": 8, "n_routed_experts": 8,
+  "num_experts_per_tok": 2, "moe_intermediate_size": 32, "first_k_dense_replace": 0)",
+                         type),
+                   "prefill", 1, 16))
+             .parameter_types)
+      if (name.ends_with("f32")) count += n;
+    return count;
+  };
+  // Of two layers; the others' are as wide as the rest.
+  EXPECT_EQ(wide("minimax_m2"), 2);
+  EXPECT_EQ(wide("glm4_moe"), 2);
+  EXPECT_EQ(wide("qwen3_moe"), 0);
+}
+
 TEST(HuggingFace, SaysWhatItLeftOut) {
   ORRERY_SHARED_DATA_OR_SKIP(file, "model_configs/Qwen--Qwen3-VL-2B-Instruct_config.json");
   const Workload w = load_workload(file, reading("prefill", 1, 16));
