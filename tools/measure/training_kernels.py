@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times the kernels of a training step that inference has none of, on the GPU at hand.
 
-    python3 tools/measure/training_kernels.py OUT.csv
+    python3 tools/measure/training_kernels.py OUT.csv [SECONDS [CASE]]
 
 Attention forward and backward by the libraries' own kernels, products with a
 32-bit result (weight gradients), in 8 bits, and grouped over experts; norms,
@@ -168,6 +168,45 @@ def cast_both(x, scale):
     return y, y.t().contiguous(), x.abs().amax().float()
 
 
+def choice(logits, active, sigmoid, bias):
+    """Each token's experts, with weights that sum to one, as maps of tokens by experts."""
+    scores = torch.sigmoid(logits) if sigmoid else logits
+    _, best = torch.topk(scores + bias if sigmoid else scores, active, dim=1)
+    weights = torch.gather(scores, 1, best)
+    weights = weights / (weights.sum(1, keepdim=True) + 1e-20) if sigmoid else torch.softmax(weights, 1)
+    chosen = torch.zeros_like(logits).int().scatter(1, best, 1).bool()
+    return torch.zeros_like(logits).scatter(1, best, weights), chosen
+
+
+def balance(logits, active, sigmoid):
+    """The auxiliary loss: scores of all experts by how often each is chosen."""
+    scores = torch.sigmoid(logits) if sigmoid else torch.softmax(logits, 1)
+    scores = scores / (scores.sum(1, keepdim=True) + 1e-20) if sigmoid else scores
+    _, best = torch.topk(scores, active, dim=1)
+    chosen = torch.zeros_like(logits).int().scatter(1, best, 1).bool()
+    return (scores.sum(0) * chosen.sum(0)).sum()
+
+
+def router(tokens, experts, active, sigmoid, backward):
+    """Operator by operator in 32 bits, as where no fused kernel is taken."""
+    def make():
+        logits = rand(tokens, experts, dtype=FP32).requires_grad_(backward)
+        bias = rand(experts, dtype=FP32)
+
+        def forward():
+            weights, chosen = choice(logits, active, sigmoid, bias)
+            return weights, balance(logits, active, sigmoid), chosen.sum(0)
+        if not backward:
+            return forward
+        grad, one = rand(tokens, experts, dtype=FP32), torch.ones((), device=GPU)
+
+        def both():
+            weights, loss, _ = forward()
+            return torch.autograd.grad((weights, loss), logits, (grad, one))
+        return both
+    return make, 4 * tokens * experts, 0
+
+
 def adam(elements, master):
     def make():
         p = torch.zeros(elements, device=GPU, dtype=FP32, requires_grad=True)
@@ -263,6 +302,12 @@ def cases():
         rotary, lambda: [rand(8192, 8, 128), rand(8192, 1, 64), rand(8192, 1, 64)], False, 2)
     yield "rotary", dict(rows=8192, heads=40), compiled(
         rotary, lambda: [rand(8192, 40, 128), rand(8192, 1, 64), rand(8192, 1, 64)], False, 2)
+    for t, e, active, sigmoid in ((8192, 512, 22, True), (4096, 512, 22, True), (16384, 128, 6, True),
+                                  (8192, 128, 6, True), (4096, 256, 8, True), (4096, 128, 8, False),
+                                  (16384, 128, 8, False), (16384, 128, 4, False), (4096, 64, 6, False)):
+        for back in (False, True):
+            yield (f"router{'_and_backward' if back else ''}", dict(tokens=t, experts=e, active=active, sigmoid=sigmoid),
+                   router(t, e, active, sigmoid, back))
     for elements in (2**24, 2**27, 2**30):
         yield "adam", dict(elements=elements), adam(elements, True)
 
@@ -308,7 +353,7 @@ def main():
     with open(sys.argv[1], "w", newline="") as out:
         rows = csv.writer(out)
         rows.writerow(["case", "params", "us", "sm_mhz", "power_w", "bytes", "flops"])
-        todo = list(cases())
+        todo = [case for case in cases() if len(sys.argv) < 4 or case[0].startswith(sys.argv[3])]
         random.Random(7).shuffle(todo)
         for name, params, (make, bytes_, flops) in todo:
             if time.time() - began > limit:

@@ -682,17 +682,6 @@ BRIDGE_CONFIGS = {"GPT OSS 120B": "openai--gpt-oss-120b", "Qwen3_30B_a3B": "Qwen
                   "Nemotron_3_Super": "nvidia--NVIDIA-Nemotron-3-Super-120B-A12B-FP8",
                   "Nemotron_3_Ultra": "nvidia--NVIDIA-Nemotron-3-Ultra-550B-A55B-BF16",
                   "DeepSeekV4 Flash": "deepseek-ai--DeepSeek-V4-Flash"}
-# Recipes that set overlap_moe_expert_parallel_comm, by first and last release: moe_a2a_overlap of its scripts
-# (scripts/performance/configs) at commits whose layouts are the rows', and the pull requests that set it.
-BRIDGE_HIDDEN_EXPERTS = {
-    ("DeepSeekV3", "DGX-H100"): ("25.09", "25.09"), ("DeepSeekV3", "DGX-B200"): ("26.04.01", "26.04.01"),  # #3368
-    ("DeepSeekV3", "DGX-GB200"): ("26.06", "26.08"), ("DeepSeekV3", "DGX-GB300"): ("26.06", "26.08"),  # #4226, #3983
-    ("GPT OSS 120B", "DGX-GB200"): ("26.06", "26.08"),  # #4173
-    # Off on B200 from #1760 on, "due to CPU overhead"; on B300 until #2706, which 26.02.01's row does not yet have.
-    ("Qwen3_235B_a22B", "DGX-B200"): ("25.11", "25.11"), ("Qwen3_235B_a22B", "DGX-B300"): ("26.02", "26.02.01"),
-    ("Qwen3_235B_a22B", "DGX-H100"): ("26.02", "26.08"), ("Qwen3_235B_a22B", "DGX-GB300"): ("26.06", "26.08"),  # #4211
-    # On H100 by the scripts of that month, which have 12 chunks a stage where the table has 24; #4249.
-    ("Qwen3_30B_a3B", "DGX-H100"): ("25.11", "25.11"), ("Qwen3_30B_a3B", "DGX-B300"): ("26.06", "26.08")}
 # The one of hespas' models whose sizes are published.
 HESPAS = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 576, "num_attention_heads": 9,
           "num_key_value_heads": 9, "head_dim": 128, "num_hidden_layers": 7, "intermediate_size": 2016,
@@ -714,7 +703,7 @@ def train(program, model, **options):
 
 
 def training_table(rows):
-    """`rows`: (name, answer, measured seconds)."""
+    """`rows`: (name, answer, measured seconds). Returns the sizes of their errors."""
     print(TRAINING_HEAD)
     errors, inside, held = [], 0, 0
     for name, answer, measured in rows:
@@ -732,39 +721,24 @@ def training_table(rows):
     print(f"\n{len(errors)} rows: mean error {percent(statistics.mean(sizes))}, signed "
           f"{100 * statistics.mean(errors):+.1f} %, worst {percent(max(sizes))}; {inside} inside their 90 % interval; "
           f"{held} said to fit.\n")
+    return sizes
 
 
 def bridge_recipe(row):
-    """What Megatron-Bridge's recipes say beside its table: scripts/performance/configs of its repository, of 26.08
-    src/megatron/bridge/perf_recipes too. Those of DeepSeek-V3 predict a further token or do not: the table's
-    operations of a token tell, 260 or 250 GFLOP."""
-    model, system, release = row["model"], row["system"], row["release"].split()[0]
-    # grad_reduce_in_fp32 = False in all of them; CommOverlapConfig is what hides tensor-parallel traffic
-    recipe = {"gradients": "bf16", "overlap_tensor": int(row["tp"]) > 1}
-    first, last = BRIDGE_HIDDEN_EXPERTS.get((model, system), ("none", ""))
-    if first <= release <= last:
-        recipe["overlap_experts"] = True
-        recipe["graphs"] = release >= "26.06"  # cuda_graph_impl = full_iteration; before, parts of layers or none
-    if model == "DeepSeekV3":
-        recipe["overlap_tensor"] = False  # tp_comm_overlap
-        if 1e12 * float(row["model_tflops_per_gpu"]) / float(row["tokens_per_s_per_gpu"]) > 255e9:
-            recipe["mtp"] = 1
-        if system == "DGX-H100":
-            recipe["no_overlap_gradients"] = True  # overlap_grad_reduce, "to avoid functional errors"
-    elif model == "Qwen3_235B_a22B" and system == "DGX-H100" and release >= "26.02":
-        recipe["overlap_tensor"] = False
-    elif model == "GPT OSS 120B" and release >= "26.06":
-        recipe["attention"] = "fused"  # fp8_dot_product_attention: on Blackwell cuDNN's fused one only
-    elif model.startswith("Nemotron_3"):
-        recipe["overlap_tensor"] = False  # no CommOverlapConfig
-        if model != "Nemotron_3_Nano":
-            recipe["mtp"] = 2  # mtp_num_layers, in 16 bits
-        elif system == "DGX-H100":
-            recipe["recompute"] = "experts"  # recompute_modules: moe, layernorm, core_attn, moe_act
-        if model == "Nemotron_3_Super" and row["precision"] == "NVFP4" and release >= "26.06":
-            recipe.update(plain_first=1, plain_last=14)  # first_last_layers_bf16; earlier scripts had none
-        if model == "Nemotron_3_Ultra":
-            recipe["framework"] = "fsdp"  # use_megatron_fsdp, by domains of 64 GPUs; 26.08's table has no such column
+    """What Megatron-Bridge's recipes say beside its table, by tests/accuracy/bridge_recipes.yaml."""
+    import yaml
+    path = pathlib.Path(__file__).resolve().parents[2] / "tests" / "accuracy" / "bridge_recipes.yaml"
+    release = row["release"].split()[0]
+    gflop = 1e3 * float(row["model_tflops_per_gpu"]) / float(row["tokens_per_s_per_gpu"])
+    recipe = {}
+    for rule in yaml.safe_load(path.read_text(encoding="utf-8")):
+        if (row["model"].startswith(rule.get("model", "")) and rule.get("system", row["system"]) == row["system"] and
+                rule.get("precision", row["precision"]) == row["precision"] and
+                rule.get("from", "") <= release <= rule.get("to", "99") and
+                int(row["tp"] or 1) >= rule.get("tp", 1) and gflop > rule.get("gflop", 0)):
+            recipe.update(rule["set"])
+    if recipe.pop("overlap_gradients", True) is False:
+        recipe["no_overlap_gradients"] = True
     return recipe
 
 
@@ -821,7 +795,8 @@ def training(program, data):
 predicts: all of these ran, so that "too much" is an error of its own, or a recipe that keeps less. Kernels are those
 of the device's fit, collectives those of NCCL on the cluster's fabric; beside them stand these constants. None
 is fitted to the tables below, but priors of experts, that attention with sinks runs unfused, and that their traffic
-is not hidden unless one says so, were written down with those rows in view:
+is not hidden unless one says so, were written down with those rows in view, and recipes were looked up first where
+rows were far off (`tests/accuracy/bridge_recipes.yaml`):
 """)
     training_constants()
     print("""
@@ -847,14 +822,15 @@ assumed, so that they fit.
     bridge = table_of(f"{tables}/megatron_bridge.csv")
     print("Megatron-Bridge's published throughput, dense models on H100:\n")
     on_h100 = [row for row in bridge if row["system"] == "DGX-H100" and row["model"] in BRIDGE_DENSE]
-    training_table([bridge_row(program, data, row) for row in on_h100])
+    by_system = {"DGX-H100": training_table([bridge_row(program, data, row) for row in on_h100])}
     print("Llama-3.1 405B on 512 H100, tp 8, pp 8, vpp 8, cp 2, dp 4, 256 sequences of 8,192:\n")
     training_table([(dtype, train(program, "llama3-405b", on="dgx-h100", tp=8, sp=True, pp=8, vpp=8, cp=2, dp=4,
                                          global_batch=256, seq=8192, dtype=dtype, overlap_tensor=True), measured)
                            for dtype, measured in (("bf16", 19.81), ("fp8", 13.02))])
     print("""Its other rows, by system. What a recipe overlaps, captures as CUDA graphs and computes again is not in the
 table but in the recipes, of which these are set: gradients in 16 bits, experts' traffic behind other micro-batches,
-CUDA graphs of whole steps, further tokens predicted, layers in 16 bits, experts computed again, weights sharded. What
+CUDA graphs of whole steps, further tokens predicted, layers in 16 bits, experts computed again, weights sharded, tokens
+sent once to a node or once to each expert, routers fused or not. What
 they say and `orrery train` cannot: attention in fp8, experts' products fused with what lies between them, single parts
 of layers computed again or offloaded, moments in 16 bits, a host that waits for each layer's counts of tokens. The same
 row differs by up to a half from one release to another; 26.06.01's of GPT OSS is a regression of fused kernels by its
@@ -863,8 +839,11 @@ eight and four bits are of a fit over other GPUs.
 """)
     for system, cluster in BRIDGE_SYSTEMS.items():
         print(f"### {cluster}\n")
-        training_table([bridge_row(program, data, row) for row in bridge
-                               if row["system"] == system and row not in on_h100])
+        by_system[system] = by_system.get(system, []) + training_table([
+            bridge_row(program, data, row) for row in bridge if row["system"] == system and row not in on_h100])
+    everything = [size for sizes in by_system.values() for size in sizes]
+    print(f"All {len(by_system['DGX-H100'])} rows on H100: mean error {percent(statistics.mean(by_system['DGX-H100']))}; all "
+          f"{len(everything)} of the table: {percent(statistics.mean(everything))}.\n")
     print("""### hespas' llama3-100m
 
 MaxText on four devices, attention written out by XLA, of which the table gives two decimals. Its A100s have 40 GB, by the

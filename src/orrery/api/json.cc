@@ -304,6 +304,11 @@ TrainRequest train_request(const Json& json) {
   const std::string gradients = text_of(json, "gradients", "fp32");
   if (gradients != "fp32" && gradients != "bf16") bad_field("gradients", "fp32 or bf16");
   s.wide_gradients = gradients == "fp32";
+  const std::string dispatch = text_of(json, "dispatch", "by-node");
+  if (dispatch != "by-node" && dispatch != "all-to-all")
+    bad_field("dispatch", "by-node or all-to-all");
+  s.once_a_node = dispatch == "by-node";
+  s.fused_router = flag_of(json, "fused_router");
   s.overlap_tensor = flag_of(json, "overlap_tensor");
   s.overlap_experts = flag_of(json, "overlap_experts");
   s.overlap_gradients = flag_of(json, "overlap_gradients");
@@ -886,6 +891,8 @@ std::string Session::call(std::string_view request_json) const {
                           "zero",
                           "attention",
                           "gradients",
+                          "dispatch",
+                          "fused_router",
                           "overlap_tensor",
                           "overlap_experts",
                           "overlap_gradients",

@@ -57,6 +57,13 @@ class TrainCommand final : public Command {
                  "Tensor-parallel traffic runs in pieces behind its products");
     app.add_flag("--overlap-experts,!--no-overlap-experts", s.overlap_experts,
                  "Tokens travel to experts behind other micro-batches' compute");
+    app.add_option("--dispatch", dispatch_,
+                   "How often a token travels to experts of another node: once (DeepEP, HybridEP), "
+                   "or once for each expert (all-to-all)")
+        ->type_name("HOW")
+        ->check(CLI::IsMember({"by-node", "all-to-all"}));
+    app.add_flag("--fused-router", s.fused_router,
+                 "Experts are chosen by a library's fused kernels, not operator by operator");
     app.add_flag("--overlap-gradients,!--no-overlap-gradients", s.overlap_gradients,
                  "Gradients are summed behind the backward pass");
     const auto extra = [&](const std::string& name, int& value, const std::string& help) {
@@ -103,6 +110,7 @@ class TrainCommand final : public Command {
     s.schedule = pipeline_schedule(schedule_);
     s.fused_attention = attention_ != "unfused";
     s.wide_gradients = gradients_ != "bf16";
+    s.once_a_node = dispatch_ != "all-to-all";
     for (const char* name : {"zero", "attention", "overlap-tensor", "overlap-experts",
                              "overlap-gradients", "gradients"})
       if (app_->count("--" + std::string(name)) > 0) request_.given.emplace_back(name);
@@ -118,7 +126,7 @@ class TrainCommand final : public Command {
   TrainRequest request_;
   TrainingOptions options_;
   std::string perfetto_, html_;
-  std::string recompute_ = "none", schedule_ = "1f1b", attention_, gradients_;
+  std::string recompute_ = "none", schedule_ = "1f1b", attention_, gradients_, dispatch_;
 };
 
 const Registration<Command> kTrain(

@@ -73,7 +73,7 @@ void LayerBuilder::dispatch(Pass& pass, double bytes, double active) {
     if (Traffic* t = talk(pass, CollectiveKind::kAllToAll, sent, group, TrafficCause::kExperts))
       t->hidden_behind = s_.overlap_experts ? c_.hidden_experts : 0;
   };
-  if (s_.expert <= node_) return send(bytes * active, expert_group());
+  if (s_.expert <= node_ || !s_.once_a_node) return send(bytes * active, expert_group());
   const int nodes = (s_.expert + node_ - 1) / node_;
   const double met = nodes * (1 - std::pow(1 - 1.0 / nodes, active));
   send(bytes * met, {nodes, node_});
@@ -85,10 +85,19 @@ void LayerBuilder::router(const MixtureOfExperts& m) {
   // Numbers of 16 bits whatever its format: Megatron-Core's adds them up in 32.
   linear(rows, m.experts, model_.hidden, m.router.bias, false);
   const double scores = static_cast<double>(rows) * static_cast<double>(m.experts);
-  // Softmax or sigmoid, choice, counts, indices: several small kernels in 32 bits.
-  for (int i = 0; i < 6; ++i) {
-    forward(bytes_loop(scores, kWide, kWide));
-    if (i < 3) backward(bytes_loop(scores, kWide, kWide));
+  // Softmax or sigmoid, choice, maps and counts of the chosen, and the same for a loss of balance:
+  // in 32 bits, by a few kernels or operator by operator.
+  const Kernel loop = bytes_loop(scores, kWide, kWide);
+  if (s_.fused_router) {
+    forward(loop, 6);
+    backward(loop, 3);
+  } else {
+    forward(loop, 17, c_.router);
+    forward(
+        operator_kernel("topk", "fp32",
+                        fmt::format(R"({{"shape":[{},{}],"k":{}}})", rows, m.experts, m.active)),
+        2, c_.router);
+    backward(loop, 9, c_.router_backward);
   }
   work_.kept_bytes += scores * 2 * kWide;
 }
@@ -102,8 +111,9 @@ void LayerBuilder::grouped(int64_t local, double rows, int64_t n, int64_t k) {
   backward(product(dtype, n, k, m), count);
   accumulate(static_cast<double>(local * n) * static_cast<double>(k));
   if (narrow_) {
-    forward(quantise(rows * static_cast<double>(k)), 1, c_.cast);
-    backward(quantise(rows * static_cast<double>(n)), 1, c_.cast);
+    // Expert by expert, as their products.
+    forward(quantise(rows / count * static_cast<double>(k)), count, c_.cast);
+    backward(quantise(rows / count * static_cast<double>(n)), count, c_.cast);
   }
   const double flops = 2 * rows * static_cast<double>(n) * static_cast<double>(k);
   work_.expert_parameters += static_cast<double>(local * n) * static_cast<double>(k);

@@ -64,6 +64,8 @@ struct TrainingConstants {
   double convolution_backward = 0;  ///< … its gradient over two and one.
   double gated_norm = 0;            ///< Norm of a gated result over two readings and a writing, …
   double gated_norm_backward = 0;   ///< … its gradient over three and two.
+  double router = 0;                ///< Choice of experts over its operators one by one, …
+  double router_backward = 0;       ///< … its gradient over theirs.
   double hidden_share = 0;          ///< Of such traffic, what runs behind compute.
   double hidden_experts = 0;        ///< … of tokens' travel to experts.
   double slowdown = 0;              ///< Of compute while traffic runs beside it.

@@ -185,8 +185,45 @@ TEST(RankWork, TokensGoOnceToEachNodeOfTheirExperts) {
   EXPECT_EQ(one.forward.traffic[1].call.group, (RankGroup{8, 1}));
   EXPECT_EQ(calls(one.backward), calls(one.forward));
 
+  strategy.once_a_node = false;  // all eight copies, over all ranks
+  EXPECT_THAT(calls(work(strategy, mixture()).forward), ElementsAre(within, within));
+  EXPECT_EQ(work(strategy, mixture()).forward.traffic[0].call.group, (RankGroup{32, 1}));
+
+  strategy.once_a_node = true;
   strategy.expert = 8;
   EXPECT_THAT(calls(work(strategy, mixture()).forward), ElementsAre(within, within));
+}
+
+TEST(RankWork, ARouterRunsAsAFewKernelsOrOperatorByOperator) {
+  Strategy strategy;
+  TrainingConstants constants;
+  constants.router = 5;
+  constants.router_backward = 7;
+  struct Found {
+    double loops = 0, choices = 0;
+  };
+  // Over the scores of 2,048 tokens and 64 experts, four bytes read and four written.
+  const auto of = [](const Pass& pass, double times) {
+    Found found;
+    for (const Launch& launch : pass.launches) {
+      if (launch.times != times) continue;
+      if (launch.kernel.cost.bytes_read == 2048 * 64 * 4 &&
+          launch.kernel.cost.bytes_written == 2048 * 64 * 4)
+        found.loops += launch.count;
+      if (launch.kernel.code == Opcode::k_sort || launch.kernel.code == Opcode::k_top_k)
+        found.choices += launch.count;
+    }
+    return found;
+  };
+  const RankWork plain = work(strategy, mixture(), constants);
+  EXPECT_EQ(of(plain.forward, 5).loops, 17);
+  EXPECT_EQ(of(plain.forward, 5).choices, 2);
+  EXPECT_EQ(of(plain.backward, 7).loops, 9);
+  strategy.fused_router = true;
+  const RankWork fused = work(strategy, mixture(), constants);
+  EXPECT_EQ(of(fused.forward, 1).loops, 6);
+  EXPECT_EQ(of(fused.forward, 1).choices, 0);
+  EXPECT_EQ(of(fused.backward, 1).loops, 3);
 }
 
 TEST(RankWork, ExpertsAreSpreadOverTheirRanks) {

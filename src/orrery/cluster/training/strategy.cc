@@ -117,6 +117,7 @@ std::string in_words(const Strategy& s) {
   if (s.recompute == Recompute::kExperts) words.emplace_back("experts recomputed");
   if (s.plain_first + s.plain_last > 0 && is_narrow(s.precision))
     words.push_back(fmt::format("{} layers in 16 bits", s.plain_first + s.plain_last));
+  if (!s.once_a_node && s.expert > 1) words.emplace_back("all-to-all dispatch");
   add("tokens predicted", s.further_tokens > 0 ? s.further_tokens + 1 : 0);
   return fmt::format("{}", fmt::join(words, ", "));
 }

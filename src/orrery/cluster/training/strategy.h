@@ -61,6 +61,8 @@ struct Strategy {
   bool overlap_tensor = false;     ///< Tensor-parallel traffic in pieces behind its products.
   bool overlap_pipeline = true;    ///< Sends between stages behind compute.
   bool overlap_experts = false;    ///< All-to-all of experts behind other micro-batches.
+  bool once_a_node = true;         ///< Tokens travel once to a node, or once to each expert there.
+  bool fused_router = false;       ///< Experts are chosen by fused kernels, or by operators.
   bool graphs = false;             ///< Layers are captured as CUDA graphs.
 
   int data() const { return gpus / (tensor * pipeline * context); }

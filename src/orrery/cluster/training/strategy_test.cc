@@ -189,6 +189,11 @@ TEST(Strategy, InWordsSaysWhatDiffersFromOneDevice) {
             "tp 4, pp 2, vpp 3, cp 2, dp 4, sequence parallel, zero 1, micro-batch 2, "
             "selective recompute");
   EXPECT_EQ(in_words(Strategy()), "micro-batch 1");
+
+  Strategy experts;
+  experts.gpus = experts.expert = 8;
+  experts.once_a_node = false;
+  EXPECT_EQ(in_words(experts), "dp 8, ep 8, micro-batch 1, all-to-all dispatch");
 }
 
 TEST(Frameworks, SetWhatTheirDefaultsAre) {
