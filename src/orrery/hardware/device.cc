@@ -91,6 +91,7 @@ Device make_device(const DeviceTree& tree) {
   const bool own_matrix_clock = root.figure("compute.clock.matrix") != nullptr;
   device.matrix_clock = own_matrix_clock ? Hertz(root.value("compute.clock.matrix")) : device.clock;
   device.base_clock = Hertz(root.value("compute.clock.base"));
+  device.products_clock = Hertz(root.value("compute.clock.products"));
   device.matrix = rates(root, "compute.matrix");
   device.vector = rates(root, "compute.vector");
   device.special = FlopsPerSecond(root.value("compute.special"));

@@ -54,8 +54,9 @@ struct Device {
   Hertz clock;         ///< Boost clock, at which the vector rates are stated; 0: not published.
   Hertz matrix_clock;  ///< At which the matrix rates are stated: `clock` but for some NVIDIA parts.
   Hertz base_clock;    ///< 0 where not published.
-  PeakRates matrix;    ///< Tensor cores, MXUs, AMX …
-  PeakRates vector;    ///< CUDA cores, vector units.
+  Hertz products_clock;    ///< To which the rate of large products amounts, if public; else 0.
+  PeakRates matrix;        ///< Tensor cores, MXUs, AMX …
+  PeakRates vector;        ///< CUDA cores, vector units.
   FlopsPerSecond special;  ///< Transcendental functions; 0: a quarter of the fp32 vector rate.
   int array_rows = 0;      ///< Of one systolic array; 0 for other machines.
   int array_columns = 0;

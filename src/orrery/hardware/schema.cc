@@ -89,6 +89,8 @@ std::vector<SchemaRow> make_schema() {
   quantity("compute.clock.matrix", Dimension::kFrequency,
            "Clock at which the matrix rates are stated, where it is not `boost`");
   quantity("compute.clock.base", Dimension::kFrequency, "Guaranteed clock");
+  quantity("compute.clock.products", Dimension::kFrequency,
+           "Clock to which the rate of large products amounts, where public and far from `boost`");
   section("compute.matrix", false,
           "Peak dense rates of matrix units (tensor cores, MXUs, AMX), with 32-bit accumulation");
   for (const RateType& type : rate_types())

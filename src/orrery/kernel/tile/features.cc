@@ -113,6 +113,8 @@ TileGpu::TileGpu(const Device& device, TileProtocol protocol) : protocol_(protoc
                      product.flops_per_second == device.matrix[product.used].value;
     matrix_per_clock_[at] =
         product.flops_per_second / (sms_ * (on_matrix_[at] ? matrix_clock : clock_));
+    if (on_matrix_[at] && device.products_clock.value > 0)
+      matrix_per_clock_[at] *= device.products_clock.value / matrix_clock;
     vector_per_clock_[at] = vector.flops_per_second / (sms_ * clock_);
   }
   const double special =

@@ -53,6 +53,16 @@ TEST(TileFeatures, AProductTakesItsFloorAndItsArithmeticOrItsTraffic) {
   EXPECT_NEAR(slow.memory_seconds * 1e6, 2.4576, 1e-9);
 }
 
+TEST(TileFeatures, ProductsOnMatrixUnitsRunAtTheirPublicRate) {
+  Device device = small_gpu();
+  device.products_clock = Hertz(0.8e9);
+  const TileGpu gpu(device);
+  // 128 us at the data sheet's rate; vector units keep theirs: 2 · 640³ at 512 GFLOP/s.
+  const char* const params = R"({"m": 640, "n": 640, "k": 640})";
+  EXPECT_NEAR(described(gpu, "gemm", "bf16", params).compute_seconds * 1e6, 160, 1e-9);
+  EXPECT_NEAR(described(gpu, "gemm", "fp32", params).compute_seconds * 1e6, 1024, 1e-9);
+}
+
 TEST(TileFeatures, ACompilersProductPaysForOperandsItCannotLoadAtOnce) {
   const TileGpu gpu(small_gpu());
   const auto longer = [&](const char* params) {
