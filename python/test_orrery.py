@@ -69,6 +69,19 @@ class SameAnswers(unittest.TestCase):
             "1=0.5")
         self.assertGreater(answer["stragglers"]["cost_s"], 0)
 
+    def test_train_with_experts(self):
+        run = dict(on="dgx-h100", pp=8, dp=32, ep=32, global_batch=256, seq=4096, recompute="full")
+        answer = orrery.train("deepseek-v3", dispatch="all-to-all", fused_router=True, **run)
+        self.assert_same(
+            answer, "train", "deepseek-v3", "--on", "dgx-h100", "--pp", "8", "--dp", "32", "--ep", "32",
+            "--global-batch", "256", "--seq", "4096", "--recompute", "full", "--dispatch", "all-to-all",
+            "--fused-router")
+        plain = orrery.train("deepseek-v3", **run)
+        self.assertGreater(
+            answer["communication"]["experts"]["total"], 1.5 * plain["communication"]["experts"]["total"])
+        with self.assertRaisesRegex(Exception, "by-node or all-to-all"):
+            orrery.train("deepseek-v3", dispatch="once", **run)
+
     def test_replay(self):
         chakra = ROOT / "examples/chakra"
         answer = orrery.replay(

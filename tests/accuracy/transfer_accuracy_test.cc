@@ -206,7 +206,8 @@ constexpr std::array<NeusightFamily, 5> kFamilies = {{{"linear", 16, 13, 20.0, 1
                                                       {"ln", 8, 12, 20.1, 56.7}}};
 
 /// AMD's fp32 products go to matrix units, which no GPU trained on has for them: from the data
-/// sheet. What is left is how rocBLAS chooses kernels for small batched products.
+/// sheet and the public rate of an MI210's large products. What is left is how rocBLAS chooses
+/// kernels for small batched products.
 struct AmdTable {
   const char* file;
   const char* device;

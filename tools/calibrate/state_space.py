@@ -21,8 +21,8 @@ FORWARD = ["decay_sums", "chunk_states", "pass_states", "chunk_products", "chunk
 BACKWARD = ["decay_sums", "chunk_products", "chunk_states", "pass_states_wide", "states_gradient", "pass_gradients",
             "inputs_gradient", "keys_gradient", "queries_gradient", "products_gradient", "keys_by_products",
             "queries_by_products", "decays_gradient", "sums_gradient"]
-ALONE = {"convolution": "convolution", "convolution_backward": "convolution_gradient",
-         "gated_norm": "gated_norm", "gated_norm_backward": "gated_norm_gradient"}
+# The gated norm's gradient is a library's (data/measured/README.md).
+ALONE = {"convolution": "convolution", "convolution_backward": "convolution_gradient", "gated_norm": "gated_norm"}
 
 
 def products(program, shapes):

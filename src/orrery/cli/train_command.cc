@@ -57,9 +57,10 @@ class TrainCommand final : public Command {
                  "Tensor-parallel traffic runs in pieces behind its products");
     app.add_flag("--overlap-experts,!--no-overlap-experts", s.overlap_experts,
                  "Tokens travel to experts behind other micro-batches' compute");
-    app.add_option("--dispatch", dispatch_,
-                   "How often a token travels to experts of another node: once (DeepEP, HybridEP), "
-                   "or once for each expert (all-to-all)")
+    app.add_option(
+           "--dispatch", dispatch_,
+           "How tokens travel to experts of other nodes: by-node, once to each node (DeepEP, "
+           "HybridEP), or all-to-all, once to each expert [by-node]")
         ->type_name("HOW")
         ->check(CLI::IsMember({"by-node", "all-to-all"}));
     app.add_flag("--fused-router", s.fused_router,

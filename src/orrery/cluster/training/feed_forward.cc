@@ -39,7 +39,7 @@ void LayerBuilder::activate(double elements, bool gated) {
 void LayerBuilder::feed(const MixtureOfExperts& m) {
   const int64_t width = m.latent > 0 ? m.latent : model_.hidden;
   // Each token is on one rank; without sequences split, tensor ranks share them out.
-  const double mine = tokens() / s_.tensor;
+  const double mine = std::max(1.0, tokens() / s_.tensor);
   const double rows = mine * static_cast<double>(m.active);
   router(m);
   if (m.latent > 0) {
@@ -81,12 +81,13 @@ void LayerBuilder::dispatch(Pass& pass, double bytes, double active) {
 }
 
 void LayerBuilder::router(const MixtureOfExperts& m) {
-  const auto rows = static_cast<int64_t>(tokens() / s_.tensor);
+  const auto rows = std::max<int64_t>(1, static_cast<int64_t>(tokens() / s_.tensor));
   // Numbers of 16 bits whatever its format: Megatron-Core's adds them up in 32.
   linear(rows, m.experts, model_.hidden, m.router.bias, false);
   const double scores = static_cast<double>(rows) * static_cast<double>(m.experts);
   // Softmax or sigmoid, choice, maps and counts of the chosen, and the same for a loss of balance:
-  // in 32 bits, by a few kernels or operator by operator.
+  // in 32 bits, by a few kernels or operator by operator (tools/calibrate/router.py counts as
+  // here).
   const Kernel loop = bytes_loop(scores, kWide, kWide);
   if (s_.fused_router) {
     forward(loop, 6);

@@ -116,7 +116,8 @@ class LayerBuilder {
   void activate(double elements, bool gated);
   /// `bytes` of a rank's tokens, each to `active` experts. Between nodes a token goes once to each
   /// node that has one of its experts, and from there to its devices (DeepEP; HybridEP): of N
-  /// nodes that is N·(1 − (1 − 1/N)^active) on average.
+  /// nodes that is N·(1 − (1 − 1/N)^active) on average. Without `once_a_node`, `active` copies go
+  /// over all ranks at once.
   void dispatch(Pass& pass, double bytes, double active);
   void router(const MixtureOfExperts& m);
   /// Rows of all local experts, one product each, as Transformer Engine's grouped layers run them;

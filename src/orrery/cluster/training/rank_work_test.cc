@@ -315,6 +315,18 @@ TEST(RankWork, ExpertsQuantiseBothOfTheirInputs) {
   EXPECT_DOUBLE_EQ(loops(TrainingPrecision::kNVFP4) - plain, (rows + s * h) * (4 + 1.125));
 }
 
+TEST(RankWork, ExpertsAreQuantisedOneByOne) {
+  Strategy strategy;
+  strategy.precision = TrainingPrecision::kMXFP8;
+  double count = 0;
+  // An expert's 256 rows of 512, two bytes each, to one byte in both orders.
+  for (const Launch& launch : work(strategy, mixture()).forward.launches)
+    if (launch.kernel.cost.bytes_read == 256 * 512 * 2 &&
+        launch.kernel.cost.bytes_written == 256 * 512 * 2)
+      count += launch.count;
+  EXPECT_EQ(count, 64);
+}
+
 TEST(RankWork, HeadAndEmbeddingShareTheirTableUnlessAPipelineParts) {
   Strategy strategy;
   const double table = 51200 * h;

@@ -61,6 +61,12 @@ TEST(TileFeatures, ProductsOnMatrixUnitsRunAtTheirPublicRate) {
   const char* const params = R"({"m": 640, "n": 640, "k": 640})";
   EXPECT_NEAR(described(gpu, "gemm", "bf16", params).compute_seconds * 1e6, 160, 1e-9);
   EXPECT_NEAR(described(gpu, "gemm", "fp32", params).compute_seconds * 1e6, 1024, 1e-9);
+  // Where matrix units do fp32, theirs as well; and a higher clock is no slower.
+  device.matrix.set(ElementType::kF32, FlopsPerSecond(1024e9));
+  device.matrix_clock = device.clock;
+  EXPECT_NEAR(described(TileGpu(device), "gemm", "fp32", params).compute_seconds * 1e6, 640, 1e-9);
+  device.clock = Hertz(2e9);
+  EXPECT_NEAR(described(TileGpu(device), "gemm", "bf16", params).compute_seconds * 1e6, 80, 1e-9);
 }
 
 TEST(TileFeatures, ACompilersProductPaysForOperandsItCannotLoadAtOnce) {
