@@ -682,10 +682,10 @@ BRIDGE_CONFIGS = {"GPT OSS 120B": "openai--gpt-oss-120b", "Qwen3_30B_a3B": "Qwen
                   "Nemotron_3_Super": "nvidia--NVIDIA-Nemotron-3-Super-120B-A12B-FP8",
                   "Nemotron_3_Ultra": "nvidia--NVIDIA-Nemotron-3-Ultra-550B-A55B-BF16",
                   "DeepSeekV4 Flash": "deepseek-ai--DeepSeek-V4-Flash"}
-# The one of hespas' models whose sizes are published.
 AGAIN_FAMILIES = {"gemm": "gemm", "bmm": "gemm", "conv2d": "convolution", "sdpa": "attention", "rmsnorm": "normalization",
                   "layernorm": "normalization", "softmax": "normalization", "reduce_sum": "reduction",
                   "transpose": "data movement"}
+# The one of hespas' models whose sizes are published.
 HESPAS = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 576, "num_attention_heads": 9,
           "num_key_value_heads": 9, "head_dim": 128, "num_hidden_layers": 7, "intermediate_size": 2016,
           "vocab_size": 128256, "tie_word_embeddings": False, "max_position_embeddings": 4096, "hidden_act": "silu",
@@ -738,7 +738,7 @@ def bridge_recipe(row):
         if (row["model"].startswith(rule.get("model", "")) and rule.get("system", row["system"]) == row["system"] and
                 rule.get("precision", row["precision"]) == row["precision"] and
                 rule.get("from", "") <= release <= rule.get("to", "99") and
-                int(row["tp"] or 1) >= rule.get("tp", 1) and gflop > rule.get("gflop", 0)):
+                int(row["tp"]) >= rule.get("tp", 1) and gflop > rule.get("gflop", 0)):
             recipe.update(rule["set"])
     if recipe.pop("overlap_gradients", True) is False:
         recipe["no_overlap_gradients"] = True
@@ -940,7 +940,9 @@ def measured_again(table, judged):
         with gzip.open(f"data/measured/{name}.csv.gz", "rt", encoding="utf-8", newline="") as file:
             return list(csv.DictReader(file))
     # Its machine's empty launch less ours.
-    launch = 0.9535 - statistics.median(float(r["us"]) for r in compressed("h200_kernels") if r["op"] == "empty")
+    with open(pathlib.Path(table).with_name("calibration.json"), encoding="utf-8") as file:
+        theirs = json.load(file)["graph_node_us"]
+    launch = theirs - statistics.median(float(r["us"]) for r in compressed("h200_kernels") if r["op"] == "empty")
     again = operators(compressed("h200_kernels_again"))
     groups = {}
     for operator, row in operators(table_of(table)).items():

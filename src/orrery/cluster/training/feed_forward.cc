@@ -41,7 +41,7 @@ void LayerBuilder::feed(const MixtureOfExperts& m) {
   // Each token is on one rank; without sequences split, tensor ranks share them out.
   const double mine = std::max(1.0, tokens() / s_.tensor);
   const double rows = mine * static_cast<double>(m.active);
-  router(m);
+  router(m, static_cast<int64_t>(mine));
   if (m.latent > 0) {
     linear(static_cast<int64_t>(mine), m.latent, model_.hidden, false);
     linear(static_cast<int64_t>(mine), model_.hidden, m.latent, false);
@@ -80,8 +80,7 @@ void LayerBuilder::dispatch(Pass& pass, double bytes, double active) {
   send(bytes * active, {node_, 1});
 }
 
-void LayerBuilder::router(const MixtureOfExperts& m) {
-  const auto rows = std::max<int64_t>(1, static_cast<int64_t>(tokens() / s_.tensor));
+void LayerBuilder::router(const MixtureOfExperts& m, int64_t rows) {
   // Numbers of 16 bits whatever its format: Megatron-Core's adds them up in 32.
   linear(rows, m.experts, model_.hidden, m.router.bias, false);
   const double scores = static_cast<double>(rows) * static_cast<double>(m.experts);

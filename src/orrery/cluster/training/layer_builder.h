@@ -119,7 +119,7 @@ class LayerBuilder {
   /// nodes that is N·(1 − (1 − 1/N)^active) on average. Without `once_a_node`, `active` copies go
   /// over all ranks at once.
   void dispatch(Pass& pass, double bytes, double active);
-  void router(const MixtureOfExperts& m);
+  void router(const MixtureOfExperts& m, int64_t rows);
   /// Rows of all local experts, one product each, as Transformer Engine's grouped layers run them;
   /// these quantise their inputs themselves.
   void grouped(int64_t local, double rows, int64_t n, int64_t k);
