@@ -86,8 +86,9 @@ std::vector<SchemaRow> make_schema() {
   section("compute.clock", false, "Clocks of the units");
   quantity("compute.clock.boost", Dimension::kFrequency,
            "Highest clock with all units busy; vector rates are stated at it", false, true);
-  quantity("compute.clock.matrix", Dimension::kFrequency,
-           "Clock at which the matrix rates are stated, where it is not `boost` or `products` is given");
+  quantity(
+      "compute.clock.matrix", Dimension::kFrequency,
+      "Clock at which the matrix rates are stated, where it is not `boost` or `products` is given");
   quantity("compute.clock.base", Dimension::kFrequency, "Guaranteed clock");
   quantity("compute.clock.products", Dimension::kFrequency,
            "Clock to which the rate of large products amounts, where public and far from `boost`");
