@@ -1,8 +1,9 @@
 #!/bin/sh
 # Makes data/kernels/*.json again: tools/calibrate/shipped_fits.sh PROGRAM [SHARED_DATA]
 #
-# h200.torch is fitted to our own measurements (data/measured), moved to the launch time of the
-# machine that h200/calibration.json of the shared data describes. The .xla fits are made from the
+# h200.torch is fitted to our own measurements (data/measured), those timed in graphs and those that a
+# profiler timed and tools/calibrate/profiled_rows.py put on the same scale, moved to the launch time
+# of the machine that h200/calibration.json of the shared data describes. The .xla fits are made from the
 # kernels of our own programs (tools/calibrate/xla_rows.py makes their table). The .vllm fits are made from
 # public tables that are not part of this project (see docs/validation.md); one row in five is
 # held out of them. Other devices' .torch fits are of NeuSight's public tables, in fp32 and timed
@@ -16,7 +17,8 @@
 set -eu
 program=$1
 tables=${2:-../shared/data}/gpu/silicon
-"$program" calibrate h200 --from data/measured/h200_kernels.csv.gz --stack torch --node-us 0.9535 \
+"$program" calibrate h200 --from data/measured/h200_kernels.csv.gz \
+  --from data/measured/h200_kernels_profiled.csv.gz --stack torch --node-us 0.9535 \
   --out data/kernels/h200.torch.json
 "$program" calibrate generic --from h200=data/measured/h200_kernels.csv.gz --stack torch \
   --node-us 0.9535 --out data/kernels/generic.torch.json

@@ -4,6 +4,7 @@
   python3 kernels.py --out my_gpu.csv                  ten minutes, a useful calibration
   python3 kernels.py --out my_gpu.csv --minutes 60     again with more time: goes on where it stopped
   python3 kernels.py --out my_gpu.csv --pass-ms 15     twice the operators in the time, less settled clocks
+  python3 kernels.py --out many.csv --profiled         a hundred times the operators, kernels' own times
   python3 kernels.py --out power.csv --sustained       clocks and power instead: burst and sustained
 
 Protocol. Each operator is captured into a CUDA graph of many launches over rotating inputs
@@ -13,6 +14,11 @@ median of the three, `us_min` and `us_max` their spread, `sm_mhz` the SM clock r
 last replays ran and `watts` the board's power then. A few yardstick operators are in every
 block, so that runs and cards can be put on one scale (`run` and `block` say where a row was
 taken).
+
+With --profiled, operators are launched a few times each and a profiler tells how long their
+kernels ran, without the launch and the gap between two: `us` is the median of the launches.
+What they read is as warm in L2 as in the protocol above, but the card stays cool.
+tools/calibrate/profiled_rows.py puts such rows on the scale of the others.
 
 The sample is drawn from a seed: the same seed gives the same operators in the same order, any
 first part of it covers all families, and rows already in --out are not measured again.
@@ -34,6 +40,8 @@ PASSES = 3
 BLOCK = 64
 FEWEST_NODES = 48
 MOST_COPIES = 64
+PROFILED_BLOCK = 768
+PROFILED_LAUNCHES = 6
 
 # ------------------------------------------------------------------ the sample
 
@@ -273,16 +281,16 @@ YARDSTICKS = [
 ]
 
 
-def sample(seed, only):
+def sample(seed, only, dtypes, most_flops):
     """The endless designed sample. Families take turns by weight, without clumps."""
-    families = [f for f in FAMILIES if not only or f[0] in only]
+    families = [f for f in FAMILIES if (not only or f[0] in only) and (not dtypes or f[1] in dtypes)]
     rngs = [random.Random(f"{seed}/{f[0]}/{f[1]}/{i}") for i, f in enumerate(families)]
     due = [0.5 / f[2] for f in families]
     while True:
         at = min(range(len(families)), key=lambda i: due[i])
         op, dtype, weight, draw, largest = families[at]
         due[at] += 1 / weight
-        yield op, dtype, draw(rngs[at], largest)
+        yield op, dtype, draw(rngs[at], min(largest, most_flops))
 
 
 # ------------------------------------------------------------------ operators
@@ -295,6 +303,8 @@ class Operators:
         self.torch = torch
         self.rotate_bytes = rotate_bytes
         self.pools = {}
+        self.profiled = False  # operators take inputs after those of the last, few copies of each
+        self.taken = {}
 
     def element(self, dtype):
         t = self.torch
@@ -323,6 +333,15 @@ class Operators:
             raise MemoryError(f"inputs of {total * element.itemsize} bytes exceed the pool")
         n = min(MOST_COPIES, -(-self.rotate_bytes // (total * element.itemsize)), pool.numel() // total)
         sets, at = [], 0
+        if self.profiled:
+            if n < MOST_COPIES:  # none of them is left in L2 when its turn comes again
+                n = min(n, PROFILED_LAUNCHES)
+            elif n * total * element.itemsize < self.rotate_bytes / 4:  # all of them are
+                n = 1
+            at = self.taken.get(element, 0)
+            if at + n * total > pool.numel():
+                at = 0
+            self.taken[element] = at + n * total
         for _ in range(max(1, n)):
             one = []
             for size, room in zip(sizes, padded):
@@ -335,6 +354,11 @@ class Operators:
         """Whether the operator gives a view instead of launching a kernel."""
         return op == "transpose" and min(p["shape"][-2:]) == 1
 
+    def allow(self, dtype):
+        """Whether fp32 may be multiplied as TF32: asked when a product is launched."""
+        self.torch.backends.cuda.matmul.allow_tf32 = dtype == "tf32"
+        self.torch.backends.cudnn.allow_tf32 = dtype == "tf32"
+
     def build(self, op, dtype, p):
         """Callables that each launch the operator once, over different inputs."""
         t = self.torch
@@ -342,8 +366,7 @@ class Operators:
         element = self.element(dtype)
         if op == "empty":  # a kernel that returns at once: what a launch costs on this machine
             return [lambda: t.cuda._sleep(0)] * FEWEST_NODES
-        t.backends.cuda.matmul.allow_tf32 = dtype == "tf32"
-        t.backends.cudnn.allow_tf32 = dtype == "tf32"
+        self.allow(dtype)
         if op == "gemm":
             m, n, k = p["m"], p["n"], p["k"]
             sets = [(a.view(m, k), b.view(n, k)) for a, b in self.copies([m * k, n * k], element)]
@@ -546,6 +569,65 @@ def kernel_names(torch, prepared):
     return names if len(names) == len(prepared) else [[] for _ in prepared]
 
 
+class Profiled:
+    """What a profiler says of operators launched one after the other."""
+
+    def __init__(self, torch, operators, nvml):
+        self.torch, self.operators, self.nvml = torch, operators, nvml
+
+    def rounds(self, launches):
+        """How often to launch: each copy, where they are many, then those that count."""
+        return (len(launches) if len(launches) > PROFILED_LAUNCHES else 0) + PROFILED_LAUNCHES
+
+    def run(self, wanted):
+        """[(op, dtype, params), [seconds of each launch], names of its kernels, MHz, W]."""
+        from torch.profiler import ProfilerActivity, profile
+
+        ready = []
+        for one in wanted:
+            try:
+                if self.operators.nothing_to_do(one[0], one[2]):
+                    continue
+                launches = self.operators.build(*one)
+                launches[0]()
+                ready.append((one, launches))
+            except (RuntimeError, ValueError, MemoryError, NotImplementedError) as error:
+                reason = str(error).split("\n")[0]
+                if "CUDA error" in reason and "CUBLAS" not in reason:
+                    raise
+        self.torch.cuda.synchronize()
+        with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as p:
+            for (_, dtype, _), launches in ready:
+                self.operators.allow(dtype)
+                for i in range(self.rounds(launches)):
+                    launches[i % len(launches)]()
+                self.torch.cuda._sleep(1000)
+            clock, watts = self.nvml.clock(), self.nvml.power()
+            self.torch.cuda.synchronize()
+        on_device = self.torch.autograd.DeviceType.CUDA
+        events = sorted((e.start_ns(), e.duration_ns(), e.name()) for e in p.profiler.kineto_results.events()
+                        if e.device_type() == on_device and not e.name().startswith("Context Sync"))
+        answers, current = [], []
+        for _, duration, name in events:
+            if "spin" in name or "sleep" in name:
+                answers.append(current)
+                current = []
+            else:
+                current.append((duration, name))
+        if len(answers) != len(ready):
+            print(f"profile of {len(answers)} operators instead of {len(ready)}: left out", file=sys.stderr)
+            return []
+        found = []
+        for (one, launches), kernels in zip(ready, answers):
+            rounds = self.rounds(launches)
+            each, rest = divmod(len(kernels), rounds)
+            if rest or not each:
+                continue
+            times = [sum(d for d, _ in kernels[i * each:(i + 1) * each]) * 1e-9 for i in range(rounds)]
+            found.append((one, times[-PROFILED_LAUNCHES + 1:], [n for _, n in kernels[-each:]], clock, watts))
+        return found
+
+
 # ------------------------------------------------------------------ running
 
 
@@ -568,8 +650,11 @@ def main():
     parser.add_argument("--out", required=True, help="CSV to write; rows already in it are kept and not measured again")
     parser.add_argument("--minutes", type=float, default=10, help="how long to go on (10)")
     parser.add_argument("--pass-ms", type=float, default=60, help="how long a pass replays an operator (60)")
+    parser.add_argument("--profiled", action="store_true", help="kernels' own times, of many more operators")
+    parser.add_argument("--most-flops", type=float, default=math.inf, help="leave out operators of more (none)")
     parser.add_argument("--seed", type=int, default=1, help="which sample (1)")
     parser.add_argument("--ops", default="", help="only these operators, by commas")
+    parser.add_argument("--dtypes", default="", help="only these types, by commas")
     parser.add_argument("--from", dest="source", help="measure the operators of this CSV instead of a designed sample")
     parser.add_argument("--exclude", action="append", default=[], help="CSV whose operators are never measured")
     parser.add_argument("--sustained", action="store_true", help="burst and sustained time, clock and power of each")
@@ -593,10 +678,13 @@ def main():
     fresh = not done
     deadline = time.monotonic() + 60 * options.minutes
     stream = iter(read_sample(options.source)) if options.source else sample(
-        options.seed, set(filter(None, options.ops.split(","))))
+        options.seed, *(set(filter(None, names.split(","))) for names in (options.ops, options.dtypes)),
+        options.most_flops)
     order = random.Random(options.seed)
     pool = torch.cuda.graph_pool_handle()
     light = Prepared(torch, pool, operators, "add", "bf16", {"shape": [1024]})
+    operators.profiled = options.profiled
+    block_size = PROFILED_BLOCK if options.profiled else BLOCK
     written = 0
     with open(options.out, "a", newline="") as sink:
         writer = csv.writer(sink)
@@ -606,8 +694,10 @@ def main():
         exhausted = False
         while time.monotonic() < deadline and not exhausted:
             wanted = [] if options.source or options.sustained else list(YARDSTICKS)
+            if options.profiled:
+                wanted = [one for one in wanted if one[0] != "empty"]
             yardsticks = len(wanted)
-            while len(wanted) < BLOCK + yardsticks:
+            while len(wanted) < block_size + yardsticks:
                 one = next(stream, None)
                 if one is None:
                     exhausted = True
@@ -616,6 +706,14 @@ def main():
                     done.add(key(*one))
                     wanted.append(one)
             prepared = []
+            if options.profiled:
+                for (op, dtype, params), times, called, mhz, watts in Profiled(torch, operators, nvml).run(wanted):
+                    times.sort()
+                    writer.writerow([op, dtype, json.dumps(params), *(f"{t * 1e6:.3f}" for t in (
+                        times[len(times) // 2], times[0], times[-1])), mhz, f"{watts:.0f}",
+                                     "|".join(c[:90] for c in called[-6:]), run, block])
+                    written += 1
+                wanted = []
             for one in wanted:
                 try:
                     prepared.append((one, Prepared(torch, pool, operators, *one)))
@@ -637,7 +735,7 @@ def main():
                     writer.writerow([op, dtype, json.dumps(params), f"{burst * 1e6:.3f}", burst_mhz,
                                      f"{sustained * 1e6:.3f}", mhz, f"{watts:.0f}", run])
                     written += 1
-            else:
+            elif prepared:
                 for _, graph in prepared:
                     graph.marker = lambda: torch.cuda._sleep(1000)
                 names = kernel_names(torch, [graph for _, graph in prepared])
