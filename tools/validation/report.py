@@ -1035,7 +1035,8 @@ was told by these three rows.
 """)
     print(f"""## H200, PyTorch: mixed operators at each row's clock
 
-Fit `data/kernels/h200.torch.json` on our own measurements (`data/measured/h200_kernels.csv.gz`);
+Fit `data/kernels/h200.torch.json` on our own measurements (`data/measured/h200_kernels.csv.gz` and, timed by
+a profiler and put on the same scale, `h200_kernels_profiled.csv.gz`, 120,000 rows in all);
 validated on the 1,141 operators of `h200/kernels.csv`, which were drawn and measured apart. A test
 fails when the two share an operator. Black-box trees fitted to that very file reach 12.0 % on
 rows of it they have not seen; its own spread between passes is 2.4 % in the median.
@@ -1049,14 +1050,15 @@ rows of it they have not seen; its own spread between passes is 2.4 % in the med
     print("""
 Convolutions carry most of the error: cuDNN picks among many kernels by timing them once, so that
 neighbouring shapes run different code, and the same shape on another day. What products lose is cuBLAS's
-choice of tiles for odd sizes, above all in batches of small ones. Out of fold, further descriptions
-of tiles, waves and split depths, or more and deeper trees, change errors by some 3 % at most. Our own
-products of 16 bits are off by 4.9 % out of fold, this table's by 6.7 %.
+choice of tiles for odd sizes, above all in batches of small ones: with less than 80 terms it takes tiles of
+64 × 8 or others of many times the size for neighbouring shapes, two to three times apart. Out of fold, further
+descriptions of tiles, waves and split depths, or six times as large trees, change errors by some 3 % at most. Our
+own products of 16 bits are off by 4.4 % out of fold (4.9 % before the profiled ones were added), this table's by 6.3 %.
 
 Two differences between machines and protocols are left. Kernels below 4 µs hang on the launch, which
 differs by 0.2 µs and is known of the machine validated on by its empty launch alone. And kernels whose
 operands are 0.5 to 2 MB are faster in this table than in ours, as if it took fewer copies of them in
-turn, which stay in L2: 132 rows, off by 12.6 %, the other 1009 by 6.0 %. Measured again on our machine, loops
+turn, which stay in L2: 129 rows, off by 11.4 %, the other 1012 by 5.6 %. Measured again on our machine, loops
 of that size take 17 % longer than in the table in the median, products 5 %, smaller and larger ones of both
 within 1.5 % of it.
 

@@ -56,6 +56,10 @@ constexpr Seconds kWholly(1);
 /// for them (vocabularies of 50257 and 30522 in profiles of GPT-2, GPT-2 medium and BERT, of which
 /// data/measured/h200_torch_models.csv has the sum). Of the forward product, and of gradients.
 constexpr double kOddRows = 7.2, kOddRowsOfGradients = 4.9, kEvenRows = 3.4;
+/// Of that, what GPUs lose whose other kernels are no newer: on Hopper, instructions of older GPUs
+/// reach this share of the matrix units' rate (Luo et al.: "Benchmarking and dissecting the Nvidia
+/// Hopper GPU architecture via microbenchmarking", 2024).
+constexpr double kShareOfOlderKernels = 0.62;
 /// cuDNN's attention with dropout over that without (GPT-2 medium 1.9, BERT 1.3), and its gradient
 /// over the forward pass (GPT-2 medium 2.8, BERT 1.9, Llama 2.2, ViT 2.4).
 constexpr double kAttentionWithDropout = 1.6, kAttentionGradient = 2.3;
@@ -402,14 +406,15 @@ class TorchLaunches final : public LibraryLaunches {
     }
   }
 
-  static double unaligned(ElementType type, std::initializer_list<int64_t> row_lengths,
-                          bool gradient) {
+  double unaligned(ElementType type, std::initializer_list<int64_t> row_lengths,
+                   bool gradient) const {
     if (bit_width(type) != 16) return 1;
     double times = 1;
     for (const int64_t n : row_lengths) {
       if (n % 2 != 0) times = std::max(times, gradient ? kOddRowsOfGradients : kOddRows);
       if (n % 8 != 0) times = std::max(times, kEvenRows);
     }
+    if (!hopper_) times = std::max(1.0, times * kShareOfOlderKernels);
     return times;
   }
 
