@@ -20,7 +20,8 @@ std::set<uint64_t> operators_of(const std::string& path) {
 TEST(KernelAccuracy, NoFittedOperatorIsValidatedOn) {
   ORRERY_SHARED_DATA_OR_SKIP(kernels, "h200/kernels.csv");
   ORRERY_SHARED_DATA_OR_SKIP(power_points, "h200/power_points.csv");
-  for (const char* fitted : {"h200_kernels.csv.gz", "h200_kernels_profiled.csv.gz", "h200_power.csv.gz"}) {
+  for (const char* fitted :
+       {"h200_kernels.csv.gz", "h200_kernels_profiled.csv.gz", "h200_power.csv.gz"}) {
     const std::set<uint64_t> ours =
         operators_of(std::string(ORRERY_SOURCE_DIR "/data/measured/") + fitted);
     EXPECT_GT(ours.size(), 100u);

@@ -13,7 +13,8 @@ for each other. The operators of CHECK.csv are also in the table of graphs; of t
 
 is fitted so that the relative residuals' absolute sum is smallest, and MANY.csv is given out with
 these times as `us`, the profiler's as `profiled_us`: a table that was made so can be made again from
-itself. What was found goes to stderr. Rows whose launches differ by more than a tenth are left out.
+itself. What was found goes to stderr. Rows whose launches differ by more than a tenth are left out,
+of both.
 """
 import csv
 import gzip
@@ -21,14 +22,23 @@ import statistics
 import sys
 
 KINDS = {"gemm": "product", "bmm": "product", "conv2d": "convolution", "sdpa": "attention"}
+# In a graph a copy is a node of its own, which the copy engines run at two thirds of the pace.
+OTHER_IN_GRAPHS = {"copy"}
 LARGEST_SPREAD = 0.1
 COLUMNS = ["op", "dtype", "params", "us", "sm_mhz", "profiled_us", "kernels", "run"]
 
 
-def rows_of(path):
-    opener = gzip.open if path.endswith(".gz") else open
-    with opener(path, "rt", newline="") as source:
-        yield from csv.DictReader(source)
+def rows_of(path, columns):
+    """The rows of a table, or the end of the program where it is none that has such columns."""
+    try:
+        with (gzip.open if path.endswith(".gz") else open)(path, "rt", newline="") as source:
+            reader = csv.DictReader(source)
+            missing = set(columns) - set(reader.fieldnames or [])
+            if missing:
+                sys.exit(f"{path}: no column {', '.join(sorted(missing))}")
+            return list(reader)
+    except (OSError, UnicodeDecodeError) as error:
+        sys.exit(f"{path}: {error}")
 
 
 def key(row):
@@ -39,13 +49,8 @@ def kind(row):
     return KINDS.get(row["op"], "loop")
 
 
-def kernels(row):
-    """How many: a table of ours has their number, the measurement their names."""
-    return int(row["kernels"]) if row["kernels"].isdigit() else row["kernels"].count("|") + 1
-
-
 def profiled(row):
-    return float(row.get("profiled_us") or row["us"])
+    return float(row["profiled_us"])
 
 
 def steady(row):
@@ -86,19 +91,23 @@ def least_absolute(points, targets, weights):
 
 
 def features(row):
-    return [1.0, profiled(row), kernels(row) - 1.0]
+    return [1.0, profiled(row), float(row["kernels"]) - 1.0]
 
 
 def main():
-    cut = sys.argv.index("--")
+    cut = sys.argv.index("--") if "--" in sys.argv else 0
+    if cut < 3 or cut + 1 == len(sys.argv):
+        sys.exit(__doc__)
     graphs, checks, many = sys.argv[1], sys.argv[2:cut], sys.argv[cut + 1:]
     timed, empty = {}, []
-    for row in rows_of(graphs):
+    for row in rows_of(graphs, ["op", "dtype", "params", "us"]):
         (empty if row["op"] == "empty" else timed.setdefault(key(row), [])).append(float(row["us"]))
+    if not empty:
+        sys.exit(f"{graphs}: no row of an empty launch, by which machines are compared")
     both = {}
     for path in checks:
-        for row in rows_of(path):
-            if key(row) in timed and steady(row):
+        for row in rows_of(path, ["op", "dtype", "params", "profiled_us", "kernels"]):
+            if key(row) in timed and steady(row) and row["op"] not in OTHER_IN_GRAPHS:
                 both.setdefault(kind(row), []).append((row, statistics.median(timed[key(row)])))
     found = {}
     for name, pairs in sorted(both.items()):
@@ -109,21 +118,24 @@ def main():
         launch, rate, joint = found[name]
         print(f"{name}: {len(pairs)} operators, launch {launch:.2f} us, share {rate - 1:+.3f}, joint {joint:.2f} us; "
               f"off by {off[len(off) // 2]:.1%} in the median, {off[9 * len(off) // 10]:.1%} at p90", file=sys.stderr)
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerow(["empty", "fp32", "{}", f"{statistics.median(empty):.3f}", "", "", 0, "graphs"])
+    table = [["empty", "fp32", "{}", f"{statistics.median(empty):.3f}", "", "", 0, "graphs"]]
     taken, unsteady = set(), 0
     for path in many:
-        for row in rows_of(path):
-            if row["op"] == "empty" or key(row) in taken or key(row) in timed:
+        for row in rows_of(path, ["op", "dtype", "params", "sm_mhz", "profiled_us", "kernels", "run"]):
+            if row["op"] in OTHER_IN_GRAPHS | {"empty"} or key(row) in taken or key(row) in timed:
                 continue
             if not steady(row):
                 unsteady += 1
                 continue
+            if kind(row) not in found:
+                sys.exit(f"{path}: {row['op']} has nothing like it in {', '.join(checks)}")
             taken.add(key(row))
             us = sum(c * p for c, p in zip(found[kind(row)], features(row)))
-            writer.writerow([row["op"], row["dtype"], row["params"], f"{us:.3f}", row["sm_mhz"],
-                             f"{profiled(row):.3f}", kernels(row), row["run"]])
+            table.append([row["op"], row["dtype"], row["params"], f"{us:.3f}", row["sm_mhz"], row["profiled_us"],
+                          row["kernels"], row["run"]])
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows(table)
     print(f"{len(taken)} rows, {unsteady} left out as unsteady", file=sys.stderr)
 
 

@@ -4,7 +4,7 @@
   python3 kernels.py --out my_gpu.csv                  ten minutes, a useful calibration
   python3 kernels.py --out my_gpu.csv --minutes 60     again with more time: goes on where it stopped
   python3 kernels.py --out my_gpu.csv --pass-ms 15     twice the operators in the time, less settled clocks
-  python3 kernels.py --out many.csv --profiled         a hundred times the operators, kernels' own times
+  python3 kernels.py --out many.csv --profiled         thirty times the operators, kernels' own times
   python3 kernels.py --out power.csv --sustained       clocks and power instead: burst and sustained
 
 Protocol. Each operator is captured into a CUDA graph of many launches over rotating inputs
@@ -15,10 +15,11 @@ last replays ran and `watts` the board's power then. A few yardstick operators a
 block, so that runs and cards can be put on one scale (`run` and `block` say where a row was
 taken).
 
-With --profiled, operators are launched a few times each and a profiler tells how long their
-kernels ran, without the launch and the gap between two: `us` is the median of the launches.
-What they read is as warm in L2 as in the protocol above, but the card stays cool.
-tools/calibrate/profiled_rows.py puts such rows on the scale of the others.
+With --profiled, operators are launched six times each, one after the other, and a profiler tells
+how long their kernels ran, without the launch and the gap between two: `profiled_us` is the median
+of the last five, `kernels` the number of kernels. What they read is as warm in L2 as in the protocol
+above, but the card stays cool; clock and power are one reading for a block of hundreds.
+tools/calibrate/profiled_rows.py puts such rows on the scale of the others, which `orrery calibrate` wants.
 
 The sample is drawn from a seed: the same seed gives the same operators in the same order, any
 first part of it covers all families, and rows already in --out are not measured again.
@@ -26,6 +27,7 @@ first part of it covers all families, and rows already in --out are not measured
 import argparse
 import csv
 import ctypes
+import gzip
 import json
 import math
 import os
@@ -36,6 +38,10 @@ import time
 COLUMNS = ["op", "dtype", "params", "us", "us_min", "us_max", "sm_mhz", "watts", "kernels", "run", "block"]
 SUSTAINED_COLUMNS = ["op", "dtype", "params", "burst_us", "burst_mhz", "sustained_us", "sustained_mhz",
                      "sustained_watts", "run"]
+PROFILED_COLUMNS = ["op", "dtype", "params", "profiled_us", "us_min", "us_max", "sm_mhz", "watts", "kernels", "run",
+                    "block"]
+# Below this some families have no operator at all.
+LEAST_FLOPS = 1e8
 PASSES = 3
 BLOCK = 64
 FEWEST_NODES = 48
@@ -281,9 +287,13 @@ YARDSTICKS = [
 ]
 
 
-def sample(seed, only, dtypes, most_flops):
+def families_of(ops, dtypes):
+    return [f for f in FAMILIES if (not ops or f[0] in ops) and (not dtypes or f[1] in dtypes)]
+
+
+def sample(seed, ops, dtypes, most_flops):
     """The endless designed sample. Families take turns by weight, without clumps."""
-    families = [f for f in FAMILIES if (not only or f[0] in only) and (not dtypes or f[1] in dtypes)]
+    families = families_of(ops, dtypes)
     rngs = [random.Random(f"{seed}/{f[0]}/{f[1]}/{i}") for i, f in enumerate(families)]
     due = [0.5 / f[2] for f in families]
     while True:
@@ -543,6 +553,33 @@ class Nvml:
         return value.value * 1e-3
 
 
+def made(wanted, make):
+    """[(operator, what `make` made of it)], without those that cannot be, which are told of."""
+    done = []
+    for one in wanted:
+        try:
+            done.append((one, make(one)))
+        except (RuntimeError, ValueError, MemoryError, NotImplementedError) as error:
+            reason = str(error).split("\n")[0]
+            if not isinstance(error, ValueError):
+                print(f"left out {key(*one)}: {reason}", file=sys.stderr)
+            if "CUDA error" in reason and "CUBLAS" not in reason:
+                raise
+    return done
+
+
+def between_markers(events):
+    """The (name, …) of each operator, whose last one is followed by a kernel that only waits."""
+    operators, current = [], []
+    for event in events:
+        if "spin" in event[0] or "sleep" in event[0]:
+            operators.append(current)
+            current = []
+        else:
+            current.append(event)
+    return operators
+
+
 def kernel_names(torch, prepared):
     """The device kernels of one launch of each, from one profile of them all."""
     from torch.profiler import ProfilerActivity, profile
@@ -557,13 +594,7 @@ def kernel_names(torch, prepared):
                 torch.cuda.synchronize()
         events = sorted((e for e in p.events() if e.device_type == torch.autograd.DeviceType.CUDA),
                         key=lambda e: e.time_range.start)
-        current = []
-        for e in events:
-            if "spin" in e.name or "sleep" in e.name:
-                names.append(current)
-                current = []
-            else:
-                current.append(e.name)
+        names = [[name for (name,) in kernels] for kernels in between_markers((e.name,) for e in events)]
     except Exception as error:  # a profile is a convenience, not the measurement
         print(f"profiling failed: {error}", file=sys.stderr)
     return names if len(names) == len(prepared) else [[] for _ in prepared]
@@ -580,21 +611,15 @@ class Profiled:
         return (len(launches) if len(launches) > PROFILED_LAUNCHES else 0) + PROFILED_LAUNCHES
 
     def run(self, wanted):
-        """[(op, dtype, params), [seconds of each launch], names of its kernels, MHz, W]."""
+        """[(op, dtype, params), [seconds of each launch], number of its kernels, MHz, W]."""
         from torch.profiler import ProfilerActivity, profile
 
-        ready = []
-        for one in wanted:
-            try:
-                if self.operators.nothing_to_do(one[0], one[2]):
-                    continue
-                launches = self.operators.build(*one)
-                launches[0]()
-                ready.append((one, launches))
-            except (RuntimeError, ValueError, MemoryError, NotImplementedError) as error:
-                reason = str(error).split("\n")[0]
-                if "CUDA error" in reason and "CUBLAS" not in reason:
-                    raise
+        def launches_of(one):
+            launches = self.operators.build(*one)
+            launches[0]()
+            return launches
+
+        ready = made(wanted, launches_of)
         self.torch.cuda.synchronize()
         with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as p:
             for (_, dtype, _), launches in ready:
@@ -607,24 +632,19 @@ class Profiled:
         on_device = self.torch.autograd.DeviceType.CUDA
         events = sorted((e.start_ns(), e.duration_ns(), e.name()) for e in p.profiler.kineto_results.events()
                         if e.device_type() == on_device and not e.name().startswith("Context Sync"))
-        answers, current = [], []
-        for _, duration, name in events:
-            if "spin" in name or "sleep" in name:
-                answers.append(current)
-                current = []
-            else:
-                current.append((duration, name))
+        answers = between_markers((name, duration) for _, duration, name in events)
         if len(answers) != len(ready):
-            print(f"profile of {len(answers)} operators instead of {len(ready)}: left out", file=sys.stderr)
+            print(f"left out {len(ready)} operators: the profile has {len(answers)}", file=sys.stderr)
             return []
         found = []
         for (one, launches), kernels in zip(ready, answers):
             rounds = self.rounds(launches)
-            each, rest = divmod(len(kernels), rounds)
-            if rest or not each:
-                continue
-            times = [sum(d for d, _ in kernels[i * each:(i + 1) * each]) * 1e-9 for i in range(rounds)]
-            found.append((one, times[-PROFILED_LAUNCHES + 1:], [n for _, n in kernels[-each:]], clock, watts))
+            each = len(kernels) // rounds
+            last = [kernels[i * each:(i + 1) * each] for i in range(rounds)][-PROFILED_LAUNCHES + 1:]
+            if each * rounds != len(kernels) or any([n for n, _ in l] != [n for n, _ in last[0]] for l in last):
+                print(f"left out {key(*one)}: its launches differ", file=sys.stderr)
+            elif each:
+                found.append((one, [sum(d for _, d in launch) * 1e-9 for launch in last], each, clock, watts))
         return found
 
 
@@ -635,14 +655,22 @@ def key(op, dtype, params):
     return op, dtype, json.dumps(params)
 
 
+def rows_of(path):
+    with (gzip.open if path.endswith(".gz") else open)(path, "rt", newline="") as source:
+        yield from csv.DictReader(source)
+
+
 def keys_of(path):
+    return {(r["op"], r["dtype"], r["params"]) for r in rows_of(path)}
+
+
+def columns_of(path):
     with open(path, newline="") as source:
-        return {(r["op"], r["dtype"], r["params"]) for r in csv.DictReader(source)}
+        return next(csv.reader(source), [])
 
 
 def read_sample(path):
-    with open(path, newline="") as source:
-        return [(r["op"], r["dtype"], json.loads(r["params"])) for r in csv.DictReader(source)]
+    return [(r["op"], r["dtype"], json.loads(r["params"])) for r in rows_of(path)]
 
 
 def main():
@@ -661,6 +689,15 @@ def main():
     parser.add_argument("--run", default="", help="name of this run, kept with each row (the time of day)")
     parser.add_argument("--device", type=int, default=0, help="which GPU (0)")
     options = parser.parse_args()
+    if options.sustained and options.profiled:
+        parser.error("--sustained and --profiled are two protocols: choose one")
+    if options.source and (options.ops or options.dtypes or options.most_flops < math.inf):
+        parser.error("--ops, --dtypes and --most-flops are for the designed sample, not for --from")
+    if options.most_flops < LEAST_FLOPS:
+        parser.error(f"--most-flops must be at least {LEAST_FLOPS:g}")
+    only = [set(filter(None, names.split(","))) for names in (options.ops, options.dtypes)]
+    if not families_of(*only):
+        parser.error(f"no operator of --ops {options.ops} has a type of --dtypes {options.dtypes}")
 
     import torch
 
@@ -672,14 +709,15 @@ def main():
     print(f"{properties.name}, {properties.multi_processor_count} SMs, L2 {properties.L2_cache_size >> 20} MiB, "
           f"PyTorch {torch.__version__}, CUDA {torch.version.cuda}, run {run}", file=sys.stderr)
     operators = Operators(torch, 2 * properties.L2_cache_size)
-    columns = SUSTAINED_COLUMNS if options.sustained else COLUMNS
+    columns = SUSTAINED_COLUMNS if options.sustained else PROFILED_COLUMNS if options.profiled else COLUMNS
+    if os.path.exists(options.out) and columns_of(options.out) not in ([], columns):
+        sys.exit(f"{options.out} was measured by another protocol: its columns are not {','.join(columns)}")
     done = keys_of(options.out) if os.path.exists(options.out) else set()
     excluded = set().union(*(keys_of(path) for path in options.exclude)) if options.exclude else set()
     fresh = not done
     deadline = time.monotonic() + 60 * options.minutes
     stream = iter(read_sample(options.source)) if options.source else sample(
-        options.seed, *(set(filter(None, names.split(","))) for names in (options.ops, options.dtypes)),
-        options.most_flops)
+        options.seed, *only, options.most_flops)
     order = random.Random(options.seed)
     pool = torch.cuda.graph_pool_handle()
     light = Prepared(torch, pool, operators, "add", "bf16", {"shape": [1024]})
@@ -693,36 +731,28 @@ def main():
         block = 0
         exhausted = False
         while time.monotonic() < deadline and not exhausted:
-            wanted = [] if options.source or options.sustained else list(YARDSTICKS)
-            if options.profiled:
-                wanted = [one for one in wanted if one[0] != "empty"]
+            wanted = [] if options.source or options.sustained else [
+                one for one in YARDSTICKS if not options.profiled or one[0] != "empty"]
             yardsticks = len(wanted)
             while len(wanted) < block_size + yardsticks:
                 one = next(stream, None)
                 if one is None:
                     exhausted = True
                     break
+                # A profiler sees no launch, and a kernel that does nothing is its marker.
+                if options.profiled and one[0] == "empty":
+                    continue
                 if key(*one) not in done and key(*one) not in excluded:
                     done.add(key(*one))
                     wanted.append(one)
-            prepared = []
             if options.profiled:
-                for (op, dtype, params), times, called, mhz, watts in Profiled(torch, operators, nvml).run(wanted):
+                for (op, dtype, params), times, count, mhz, watts in Profiled(torch, operators, nvml).run(wanted):
                     times.sort()
                     writer.writerow([op, dtype, json.dumps(params), *(f"{t * 1e6:.3f}" for t in (
-                        times[len(times) // 2], times[0], times[-1])), mhz, f"{watts:.0f}",
-                                     "|".join(c[:90] for c in called[-6:]), run, block])
+                        times[len(times) // 2], times[0], times[-1])), mhz, f"{watts:.0f}", count, run, block])
                     written += 1
                 wanted = []
-            for one in wanted:
-                try:
-                    prepared.append((one, Prepared(torch, pool, operators, *one)))
-                except (RuntimeError, ValueError, MemoryError, NotImplementedError) as error:
-                    reason = str(error).split("\n")[0]
-                    if not isinstance(error, ValueError):
-                        print(f"left out {key(*one)}: {reason}", file=sys.stderr)
-                    if "CUDA error" in reason and "CUBLAS" not in reason:
-                        raise
+            prepared = made(wanted, lambda one: Prepared(torch, pool, operators, *one))
             if options.sustained:
                 for (op, dtype, params), graph in prepared:
                     light.run(0.15, nvml)

@@ -18,9 +18,8 @@ namespace {
 /// are better led by the middle of the residuals. Leaves are rounded as coarsely as the next
 /// tree can make good.
 ///
-/// `table` is the number of rows of all classes. Where there are very many, most classes have so
-/// many of them that the fit's text would grow beyond its limit (500 kB): fewer trees take larger
-/// steps, and their leaves are fitted again and again.
+/// `table` is the number of rows of all classes. Where there are very many, most classes would have
+/// as many trees as any, and the fit's text would be longer than its readers are promised (500 kB).
 TreeOptions centre_options(size_t rows, size_t table, TileProtocol protocol, int threads) {
   const bool large = rows >= 4000, small = rows < 400;
   TreeOptions o;
@@ -45,6 +44,8 @@ TreeOptions centre_options(size_t rows, size_t table, TileProtocol protocol, int
     o.learning_rate = 0.15;
     o.trees = 420;
   }
+  // Fewer trees of larger steps, whose leaves are fitted again and again, say as much: out of fold,
+  // 34,000 products are off by 4.35 % in 58 kB, by 4.27 % in 340 kB.
   constexpr size_t kVeryMany = 40000;
   if (table >= kVeryMany && rows >= 1000 && calm) {
     o.depth = 6;
@@ -438,10 +439,10 @@ Calibration calibrate(const Device& device, std::span<const MeasuredRow> rows,
         leave_out_contradictions(data, prior, result.fit.devices, result.contradicted);
     if (data.size() < fewest) continue;
     fold_by_operator(data, options);
-    result.fit.classes[static_cast<size_t>(data.tile_class)] = fit_class(
-        data, prior, contradicted,
-        centre_options(data.size(), rows.size(), options.protocol, options.threads),
-        options.elsewhere, found);
+    result.fit.classes[static_cast<size_t>(data.tile_class)] =
+        fit_class(data, prior, contradicted,
+                  centre_options(data.size(), rows.size(), options.protocol, options.threads),
+                  options.elsewhere, found);
   }
   result.out_of_fold = in_order(found);
   return result;

@@ -53,6 +53,20 @@ TEST(TileFeatures, AProductTakesItsFloorAndItsArithmeticOrItsTraffic) {
   EXPECT_NEAR(slow.memory_seconds * 1e6, 2.4576, 1e-9);
 }
 
+TEST(TileFeatures, OddProductsAreDescribedAsTheNextAlignedOnes) {
+  const TileGpu gpu(small_gpu());
+  const TileDescription odd = described(gpu, "gemm", "bf16", R"({"m": 640, "n": 1017, "k": 637})"),
+                        aligned =
+                            described(gpu, "gemm", "bf16", R"({"m": 640, "n": 1024, "k": 640})");
+  for (const char* name : {"lg_n", "lg_k", "align_n", "align_k", "wave_64x64", "lg_tiles_128x128"})
+    EXPECT_EQ(feature(odd, name), feature(aligned, name)) << name;
+  // What it computes is its own; and batches, of which odd ones were measured, stay as they are.
+  EXPECT_LT(odd.compute_seconds, aligned.compute_seconds);
+  EXPECT_EQ(
+      feature(described(gpu, "bmm", "bf16", R"({"b": 2, "m": 64, "n": 197, "k": 64})"), "align_n"),
+      0);
+}
+
 TEST(TileFeatures, ProductsOnMatrixUnitsRunAtTheirPublicRate) {
   Device device = small_gpu();
   device.products_clock = Hertz(0.8e9);

@@ -246,8 +246,8 @@ double TileGpu::Builder::quantization_seconds(const ProductShape& p) const {
 
 void TileGpu::Builder::product(const ProductShape& given) {
   ProductShape p = given;
-  // No table has single 16-bit products whose rows begin elsewhere than at 16 bytes; what those take
-  // beyond their neighbours is the stack's to say (torch_launches.cc).
+  // No table has single 16-bit products whose rows begin elsewhere than at 16 bytes; what those
+  // take beyond their neighbours is the stack's to say (torch_launches.cc).
   if (d.tile_class == TileClass::kProduct && p.batch == 1) {
     p.n = up(p.n, kAlignedElements) * kAlignedElements;
     p.k = up(p.k, kAlignedElements) * kAlignedElements;

@@ -52,14 +52,16 @@ constexpr Seconds kLongerBatchNorm(-1.1e-6);
 constexpr Seconds kWholly(1);
 
 /// How much longer products take whose rows begin at odd elements, or at even ones that are no
-/// multiple of eight, than those of the next multiple of eight: cuBLAS has only kernels of older GPUs
-/// for them (vocabularies of 50257 and 30522 in profiles of GPT-2, GPT-2 medium and BERT, of which
-/// data/measured/h200_torch_models.csv has the sum). Of the forward product, and of gradients.
+/// multiple of eight, than those of the next multiple of eight: cuBLAS has only kernels of older
+/// GPUs for them. Of the forward product, what GPT-2's kernels take in all (gpt2_b8_s1024_infer of
+/// data/measured/h200_torch_models.csv) beyond the others as predicted; of gradients, and of even
+/// vocabularies, profiles of GPT-2 medium and BERT.
 constexpr double kOddRows = 7.2, kOddRowsOfGradients = 4.9, kEvenRows = 3.4;
-/// Of that, what GPUs lose whose other kernels are no newer: on Hopper, instructions of older GPUs
-/// reach this share of the matrix units' rate (Luo et al.: "Benchmarking and dissecting the Nvidia
-/// Hopper GPU architecture via microbenchmarking", 2024).
+/// Of that, what those older GPUs lose themselves, whose other kernels use the same instructions:
+/// these reach so much of Hopper's matrix rate (Luo et al.: "Benchmarking and dissecting the Nvidia
+/// Hopper GPU architecture through microbenchmarking", arXiv:2402.13499).
 constexpr double kShareOfOlderKernels = 0.62;
+constexpr std::array kOlderArchitectures = {"pascal", "volta", "turing", "ampere", "ada"};
 /// cuDNN's attention with dropout over that without (GPT-2 medium 1.9, BERT 1.3), and its gradient
 /// over the forward pass (GPT-2 medium 2.8, BERT 1.9, Llama 2.2, ViT 2.4).
 constexpr double kAttentionWithDropout = 1.6, kAttentionGradient = 2.3;
@@ -98,6 +100,8 @@ class TorchLaunches final : public LibraryLaunches {
         device_(device),
         hugging_face_(w.library() == "transformers"),
         hopper_(device.architecture == "hopper"),
+        older_(std::ranges::find(kOlderArchitectures, device.architecture) !=
+               kOlderArchitectures.end()),
         issue_scale_(issue_scale(device)) {
     for (const Op& op : w.ops())
       for (const ValueId v : w.operands(op)) ++uses_[v.index];
@@ -414,7 +418,7 @@ class TorchLaunches final : public LibraryLaunches {
       if (n % 2 != 0) times = std::max(times, gradient ? kOddRowsOfGradients : kOddRows);
       if (n % 8 != 0) times = std::max(times, kEvenRows);
     }
-    if (!hopper_) times = std::max(1.0, times * kShareOfOlderKernels);
+    if (older_) times = std::max(1.0, times * kShareOfOlderKernels);
     return times;
   }
 
@@ -1100,6 +1104,7 @@ class TorchLaunches final : public LibraryLaunches {
   const Device& device_;
   bool hugging_face_;
   bool hopper_;
+  bool older_;
   double issue_scale_;
   bool drops_ = false;  ///< Activations are dropped somewhere, and so in attention.
   std::unordered_map<uint32_t, uint32_t> uses_;
