@@ -20,6 +20,7 @@ import sys
 import tempfile
 
 import neusight_models
+import serving
 import torch_kernels
 
 SILICON = [("a100-sxm-80gb", "a100_sxm"), ("h100-sxm", "h100_sxm"), ("h200", "h200_sxm"), ("l40s", "l40s")]
@@ -1146,6 +1147,8 @@ file); batches of products of such sizes as 196 run in tiles of 16 × 8 there, a
     print(COLLECTIVES_AFTER, end="")
     print()
     training(program, data)
+    print()
+    serving.section(program, data)
 
 
 if __name__ == "__main__":

@@ -472,7 +472,6 @@ def splitwise(program, data):
             cells += [percent(quantile(errors, 0.5)), percent(quantile(errors, 0.9)),
                       f"{quantile([r[i] for r in ratios], 0.5):.2f}"]
         print("| " + " | ".join(cells) + " |")
-    print()
 
 
 ABOUT_TABLES = """Operators that VIDUR and Frontier measured, one by one, against the kernel model alone: nothing was fitted to
@@ -487,7 +486,7 @@ two devices, prompts of 64 sequences take less time there than those of 8, so th
 step. BLOOM and the power-capped runs are left out.
 """
 
-ABOUT = """`python3 tools/validation/serving.py build/release/orrery SHARED_DATA` prints this section. Step times are
+ABOUT = """`python3 tools/validation/serving.py build/release/orrery SHARED_DATA` prints this section alone. Step times are
 those of the kernel and collective models; what engines cost beside them is in `data/serving/*.yaml`, each
 constant with its source.
 
@@ -534,11 +533,7 @@ Llama-3.1-8B under TensorRT-LLM come late by a share of an answer's time, as if 
 """
 
 
-def main():
-    program, data = sys.argv[1:3]
-    if sys.argv[3:4] == ["--records"]:
-        write_records(program, data, sys.argv[4])
-        return
+def section(program, data):
     print("## Serving\n")
     print(ABOUT)
     vidur(program)
@@ -552,6 +547,14 @@ def main():
     operator_tables(program, data)
     print(ABOUT_SPLITWISE)
     splitwise(program, data)
+
+
+def main():
+    program, data = sys.argv[1:3]
+    if sys.argv[3:4] == ["--records"]:
+        write_records(program, data, sys.argv[4])
+        return
+    section(program, data)
 
 
 if __name__ == "__main__":
