@@ -344,6 +344,18 @@ def plan(
     seq: int = 2048,
     dtype: Optional[str] = None,
     framework: Optional[str] = None,
+    schedule: Optional[str] = None,
+    attention: Optional[str] = None,
+    gradients: Optional[str] = None,
+    dispatch: Optional[str] = None,
+    fused_router: Optional[bool] = None,
+    overlap_tensor: Optional[bool] = None,
+    overlap_experts: Optional[bool] = None,
+    overlap_gradients: Optional[bool] = None,
+    plain_first: Optional[int] = None,
+    plain_last: Optional[int] = None,
+    mtp: Optional[int] = None,
+    graphs: Optional[bool] = None,
     top: Optional[int] = None,
     set: Optional[Mapping[str, str]] = None,
 ) -> Answer:
@@ -354,7 +366,10 @@ def plan(
     return _call(
         "plan", model=os.fspath(model), on=os.fspath(on),
         gpus=gpus if isinstance(gpus, int) else list(gpus), global_batch=global_batch, seq=seq,
-        dtype=dtype, framework=framework, top=top, set=set and dict(set),
+        dtype=dtype, framework=framework, schedule=schedule, attention=attention, gradients=gradients,
+        dispatch=dispatch, fused_router=fused_router, overlap_tensor=overlap_tensor,
+        overlap_experts=overlap_experts, overlap_gradients=overlap_gradients, plain_first=plain_first,
+        plain_last=plain_last, mtp=mtp, graphs=graphs, top=top, set=set and dict(set),
     )
 
 

@@ -272,32 +272,17 @@ int count_of(const Json& json, const char* key, int otherwise, int least = 1) {
   return static_cast<int>(n);
 }
 
-TrainRequest train_request(const Json& json) {
-  TrainRequest r;
-  r.model = text_of(json, "model", "");
-  r.cluster = text_of(json, "on", "");
-  if (r.model.empty() || r.cluster.empty()) throw_usage("train needs 'model' and 'on'");
-  r.overrides = overrides_of(json);
-  r.framework = text_of(json, "framework", r.framework);
-  Strategy& s = r.strategy;
-  s.gpus = count_of(json, "gpus", 0);
-  s.tensor = count_of(json, "tp", 1);
-  s.pipeline = count_of(json, "pp", 1);
-  s.chunks = count_of(json, "vpp", 1);
-  r.data = count_of(json, "dp", 0);
-  s.context = count_of(json, "cp", 1);
-  s.expert = count_of(json, "ep", 1);
-  s.sequence = flag_of(json, "sp");
-  s.micro_batch = integer_of(json, "micro_batch", 1);
+/// What every command about training asks.
+void read_question(const Json& json, TrainingQuestion& q) {
+  q.model = text_of(json, "model", "");
+  q.cluster = text_of(json, "on", "");
+  q.overrides = overrides_of(json);
+  q.framework = text_of(json, "framework", q.framework);
+  Strategy& s = q.strategy;
   s.global_batch = integer_of(json, "global_batch", 0);
   s.length = integer_of(json, "seq", s.length);
-  if (s.micro_batch < 1 || s.global_batch < 1 || s.length < 1)
-    throw_usage("train needs 'global_batch', and sizes above 0");
   s.precision = training_precision(text_of(json, "dtype", "bf16"));
-  s.recompute = recompute_choice(text_of(json, "recompute", "none"));
   s.schedule = pipeline_schedule(text_of(json, "schedule", "1f1b"));
-  s.zero = count_of(json, "zero", 0, 0);
-  if (s.zero > 3) bad_field("zero", "0 to 3");
   const std::string attention = text_of(json, "attention", "fused");
   if (attention != "fused" && attention != "unfused") bad_field("attention", "fused or unfused");
   s.fused_attention = attention == "fused";
@@ -316,38 +301,79 @@ TrainRequest train_request(const Json& json) {
   s.plain_last = count_of(json, "plain_last", 0, 0);
   s.further_tokens = count_of(json, "mtp", 0, 0);
   s.graphs = flag_of(json, "graphs");
-  r.stragglers = texts_of(json, "stragglers");
-  r.slow_nodes = texts_of(json, "slow_nodes");
   for (const auto& [field, name] :
        {std::pair("zero", "zero"), std::pair("attention", "attention"),
         std::pair("gradients", "gradients"), std::pair("overlap_tensor", "overlap-tensor"),
         std::pair("overlap_experts", "overlap-experts"),
         std::pair("overlap_gradients", "overlap-gradients")})
-    if (json.contains(field)) r.given.emplace_back(name);
+    if (json.contains(field)) q.given.emplace_back(name);
+}
+
+TrainRequest train_request(const Json& json) {
+  TrainRequest r;
+  read_question(json, r);
+  if (r.model.empty() || r.cluster.empty()) throw_usage("train needs 'model' and 'on'");
+  Strategy& s = r.strategy;
+  s.gpus = count_of(json, "gpus", 0);
+  s.tensor = count_of(json, "tp", 1);
+  s.pipeline = count_of(json, "pp", 1);
+  s.chunks = count_of(json, "vpp", 1);
+  r.data = count_of(json, "dp", 0);
+  s.context = count_of(json, "cp", 1);
+  s.expert = count_of(json, "ep", 1);
+  s.sequence = flag_of(json, "sp");
+  s.micro_batch = integer_of(json, "micro_batch", 1);
+  if (s.micro_batch < 1 || s.global_batch < 1 || s.length < 1)
+    throw_usage("train needs 'global_batch', and sizes above 0");
+  s.recompute = recompute_choice(text_of(json, "recompute", "none"));
+  s.zero = count_of(json, "zero", 0, 0);
+  if (s.zero > 3) bad_field("zero", "0 to 3");
+  r.stragglers = texts_of(json, "stragglers");
+  r.slow_nodes = texts_of(json, "slow_nodes");
   return r;
 }
 
 PlanRequest plan_request(const Json& json) {
   PlanRequest r;
-  r.model = text_of(json, "model", "");
-  r.cluster = text_of(json, "on", "");
+  read_question(json, r);
   if (r.model.empty() || r.cluster.empty() || !json.contains("gpus"))
     throw_usage("plan needs 'model', 'on' and 'gpus'");
-  r.overrides = overrides_of(json);
-  r.framework = text_of(json, "framework", r.framework);
   const Json& gpus = json.at("gpus");
   for (const Json& n : gpus.is_array() ? gpus : Json::array({gpus})) {
     if (!n.is_number_integer() || n.get<int64_t>() < 1 || n.get<int64_t>() > 1 << 20)
       bad_field("gpus", "a count or a list of them");
     r.gpus.push_back(n.get<int>());
   }
-  r.strategy.global_batch = integer_of(json, "global_batch", 0);
-  r.strategy.length = integer_of(json, "seq", r.strategy.length);
   if (r.strategy.global_batch < 1 || r.strategy.length < 1)
     throw_usage("plan needs 'global_batch', and sizes above 0");
-  r.strategy.precision = training_precision(text_of(json, "dtype", "bf16"));
   r.most = static_cast<size_t>(count_of(json, "top", 5));
   return r;
+}
+
+/// What `read_question` reads, and what one of the commands has of its own.
+std::vector<std::string_view> training_fields(std::initializer_list<std::string_view> own) {
+  std::vector<std::string_view> fields = {"command",
+                                          "model",
+                                          "on",
+                                          "set",
+                                          "framework",
+                                          "global_batch",
+                                          "seq",
+                                          "dtype",
+                                          "schedule",
+                                          "attention",
+                                          "gradients",
+                                          "dispatch",
+                                          "fused_router",
+                                          "overlap_tensor",
+                                          "overlap_experts",
+                                          "overlap_gradients",
+                                          "plain_first",
+                                          "plain_last",
+                                          "mtp",
+                                          "graphs"};
+  fields.insert(fields.end(), own);
+  return fields;
 }
 
 /// What requests for serving and capacity share, and what one of them has of its own.
@@ -869,45 +895,14 @@ std::string Session::call(std::string_view request_json) const {
     return to_json(collective(request), request);
   }
   if (command == "train") {
-    refuse_unknown(json, {"command",
-                          "model",
-                          "on",
-                          "set",
-                          "framework",
-                          "gpus",
-                          "tp",
-                          "pp",
-                          "vpp",
-                          "dp",
-                          "cp",
-                          "ep",
-                          "sp",
-                          "micro_batch",
-                          "global_batch",
-                          "seq",
-                          "dtype",
-                          "recompute",
-                          "schedule",
-                          "zero",
-                          "attention",
-                          "gradients",
-                          "dispatch",
-                          "fused_router",
-                          "overlap_tensor",
-                          "overlap_experts",
-                          "overlap_gradients",
-                          "plain_first",
-                          "plain_last",
-                          "mtp",
-                          "graphs",
-                          "stragglers",
-                          "slow_nodes"});
+    refuse_unknown(
+        json, training_fields({"gpus", "tp", "pp", "vpp", "dp", "cp", "ep", "sp", "micro_batch",
+                               "recompute", "zero", "stragglers", "slow_nodes"}));
     const TrainRequest request = train_request(json);
     return to_json(train(request), request);
   }
   if (command == "plan") {
-    refuse_unknown(json, {"command", "model", "on", "set", "gpus", "global_batch", "seq", "dtype",
-                          "framework", "top"});
+    refuse_unknown(json, training_fields({"gpus", "top"}));
     const PlanRequest request = plan_request(json);
     return to_json(plan(request), request);
   }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "orrery/api/json_answer.h"
 #include "orrery/api/session.h"
 #include "orrery/base/error.h"
@@ -13,9 +15,10 @@ PlanAnswer Session::plan(const PlanRequest& request) const {
   if (request.gpus.empty()) throw_usage("plan needs a number of GPUs");
   const TrainingModel model = training_model(request.model, request.cluster, request.overrides);
   PlanQuestion question;
-  question.fixed = request.strategy;
-  framework(request.framework).apply(question.fixed);
-  question.fixed.overlap_tensor = true;  // as the help says
+  question.fixed = decided(request);
+  // As the help says.
+  if (std::ranges::find(request.given, "overlap-tensor") == request.given.end())
+    question.fixed.overlap_tensor = true;
   for (const int gpus : request.gpus) {
     if (gpus > model.cluster().largest())
       throw_infeasible(fmt::format("{} has {:.0f} devices at most, not {}", model.cluster().name,

@@ -8,7 +8,8 @@
 
 namespace orrery {
 
-/// Of the strategy, batch, length, number format and schedule are given; sizes are searched.
+/// Of the strategy, batch, length, number format, schedule and how traffic and kernels run are
+/// given; sizes, recomputation and ZeRO are searched.
 struct PlanRequest : TrainingQuestion {
   std::vector<int> gpus;
   size_t most = 5;  ///< Layouts that are listed.

@@ -51,6 +51,41 @@ TEST(Plan, FindsWhatEvaluatingItByHandGives) {
   EXPECT_EQ(session().train(train).estimate.step.value, a.plan.layouts.front().estimate.step.value);
 }
 
+TEST(Plan, RunsStrategiesAsAsked) {
+  PlanRequest asked = request();
+  asked.given = {"overlap-tensor", "gradients"};
+  asked.strategy.overlap_tensor = false;
+  asked.strategy.wide_gradients = false;
+  asked.strategy.graphs = true;
+  const Plan plan = session().plan(asked).plan;
+  ASSERT_FALSE(plan.layouts.empty());
+  for (const PlannedStep& step : plan.layouts) {
+    EXPECT_FALSE(step.strategy.overlap_tensor);
+    EXPECT_FALSE(step.strategy.wide_gradients);
+    EXPECT_TRUE(step.strategy.graphs);
+  }
+}
+
+TEST(Plan, TensorTrafficHidesUnlessAskedNotTo) {
+  PlanRequest shown = request();
+  shown.given = {"overlap-tensor"};
+  const auto quickest = [](const PlanRequest& r) {
+    const Plan plan = session().plan(r).plan;
+    const auto found = std::ranges::find_if(
+        plan.layouts, [](const PlannedStep& l) { return l.strategy.tensor > 1; });
+    return found == plan.layouts.end() ? 0 : found->estimate.step.value.value;
+  };
+  EXPECT_GT(quickest(shown), quickest(request()));
+}
+
+TEST(Plan, ReadsHowFromItsRequest) {
+  const auto answer = nlohmann::json::parse(session().call(
+      R"({"command": "plan", "model": "llama3-8b", "on": "dgx-h100", "gpus": 8, "global_batch": 64,
+          "schedule": "gpipe", "plain_first": 2, "overlap_tensor": false, "top": 1})"));
+  EXPECT_EQ(answer["best"][0]["strategy"]["schedule"], "gpipe");
+  EXPECT_EQ(answer["best"][0]["strategy"]["plain_first"], 2);
+}
+
 TEST(Plan, FrontIsNotBeaten) {
   const Plan& plan = session().plan(request()).plan;
   ASSERT_FALSE(plan.front.empty());

@@ -54,19 +54,9 @@ std::string_view named(const Choices& choices, Value value) {
   return "";
 }
 
-/// The strategy with what the framework decides, save what was asked for.
+/// The strategy as it is evaluated: its sizes make up the number of devices.
 Strategy resolved(const TrainRequest& request) {
-  Strategy s = request.strategy;
-  framework(request.framework).apply(s);
-  const Strategy& asked = request.strategy;
-  for (const std::string& name : request.given) {
-    if (name == "zero") s.zero = asked.zero;
-    if (name == "attention") s.fused_attention = s.fused_sinks = asked.fused_attention;
-    if (name == "overlap-tensor") s.overlap_tensor = asked.overlap_tensor;
-    if (name == "overlap-experts") s.overlap_experts = asked.overlap_experts;
-    if (name == "overlap-gradients") s.overlap_gradients = asked.overlap_gradients;
-    if (name == "gradients") s.wide_gradients = asked.wide_gradients;
-  }
+  Strategy s = decided(request);
   // As a real number: the product of four sizes need not fit an integer.
   const double product =
       static_cast<double>(s.tensor) * s.pipeline * s.context * std::max(1, request.data);
@@ -142,6 +132,21 @@ Stragglers stragglers_of(const TrainRequest& request, const Cluster& cluster,
 }
 
 }  // namespace
+
+Strategy decided(const TrainingQuestion& question) {
+  const Strategy& asked = question.strategy;
+  Strategy s = asked;
+  framework(question.framework).apply(s);
+  for (const std::string& name : question.given) {
+    if (name == "zero") s.zero = asked.zero;
+    if (name == "attention") s.fused_attention = s.fused_sinks = asked.fused_attention;
+    if (name == "overlap-tensor") s.overlap_tensor = asked.overlap_tensor;
+    if (name == "overlap-experts") s.overlap_experts = asked.overlap_experts;
+    if (name == "overlap-gradients") s.overlap_gradients = asked.overlap_gradients;
+    if (name == "gradients") s.wide_gradients = asked.wide_gradients;
+  }
+  return s;
+}
 
 double peak_of(const Device& device, TrainingPrecision precision) {
   switch (precision) {

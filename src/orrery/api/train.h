@@ -17,13 +17,16 @@ struct TrainingQuestion {
   std::vector<Override> overrides;
   std::string framework = "megatron-core";
   Strategy strategy;
+  /// Of the strategy, what was asked for in so many words and stays whatever the framework does.
+  std::vector<std::string> given;
 };
+
+/// The strategy with what its framework decides, save what was asked for.
+Strategy decided(const TrainingQuestion& question);
 
 /// A training step that is asked for. Sizes that are 0 take what follows from the others.
 struct TrainRequest : TrainingQuestion {
   int data = 0;  ///< Data-parallel ranks; where given, GPUs must come out as the product.
-  /// Of the strategy, what was asked for in so many words and stays whatever the framework does.
-  std::vector<std::string> given;
   std::vector<std::string> stragglers;  ///< Devices at a part of their speed: "12=0.8", "0-7=0.9".
   std::vector<std::string> slow_nodes;  ///< Nodes with a part of the network's bandwidth: "3=0.5".
 };

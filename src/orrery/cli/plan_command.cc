@@ -22,15 +22,15 @@ class PlanCommand final : public Command {
         ->type_name("N")
         ->check(CLI::Range(1, 1000))
         ->capture_default_str();
+    options_.declare_how(app, request_);
     declare_json(app);
     app.footer(
         "Searched: tensor, pipeline, context and expert parallel sizes, chunks a stage, "
         "micro-batch,\n"
         "recomputation and ZeRO; all of them, where they divide and fit. A layout is listed with "
         "its\n"
-        "quickest variant. Tensor-parallel traffic is taken to run in pieces behind its products, "
-        "as\n"
-        "'train --overlap-tensor' has it. Exit code 4: nothing divides, or nothing fits.\n\n"
+        "quickest variant. Tensor-parallel traffic is taken to run in pieces behind its products\n"
+        "unless --no-overlap-tensor is given. Exit code 4: nothing divides, or nothing fits.\n\n"
         "Example:\n"
         "  orrery plan llama3-405b --on dgx-h100 --gpus 16384 --global-batch 2048 --seq 8192");
   }

@@ -15,7 +15,6 @@ namespace {
 class TrainCommand final : public Command {
  public:
   void declare(CLI::App& app) override {
-    app_ = &app;
     options_.declare(app, request_);
     Strategy& s = request_.strategy;
     s.gpus = 0;
@@ -40,41 +39,11 @@ class TrainCommand final : public Command {
                    "attention), experts (feed-forward parts with experts), full (layers)")
         ->type_name("WHAT")
         ->capture_default_str();
-    app.add_option("--schedule", schedule_, "Order of micro-batches: 1f1b, gpipe, zero-bubble")
-        ->type_name("NAME")
-        ->capture_default_str();
     app.add_option("--zero", s.zero,
                    "Sharded over data ranks: 0 nothing, 1 optimiser, 2 gradients, 3 weights too")
         ->type_name("LEVEL")
         ->check(CLI::Range(0, 3));
-    app.add_option("--attention", attention_, "One fused kernel, or products and softmax")
-        ->type_name("HOW")
-        ->check(CLI::IsMember({"fused", "unfused"}));
-    app.add_option("--gradients", gradients_, "Number format gradients are summed in")
-        ->type_name("T")
-        ->check(CLI::IsMember({"fp32", "bf16"}));
-    app.add_flag("--overlap-tensor,!--no-overlap-tensor", s.overlap_tensor,
-                 "Tensor-parallel traffic runs in pieces behind its products");
-    app.add_flag("--overlap-experts,!--no-overlap-experts", s.overlap_experts,
-                 "Tokens travel to experts behind other micro-batches' compute");
-    app.add_option(
-           "--dispatch", dispatch_,
-           "How tokens travel to experts of other nodes: by-node, once to each node (DeepEP, "
-           "HybridEP), or all-to-all, once to each expert [by-node]")
-        ->type_name("HOW")
-        ->check(CLI::IsMember({"by-node", "all-to-all"}));
-    app.add_flag("--fused-router", s.fused_router,
-                 "Experts are chosen by a library's fused kernels, not operator by operator");
-    app.add_flag("--overlap-gradients,!--no-overlap-gradients", s.overlap_gradients,
-                 "Gradients are summed behind the backward pass");
-    const auto extra = [&](const std::string& name, int& value, const std::string& help) {
-      app.add_option(name, value, help)->type_name("N")->check(CLI::Range(0, 1 << 10));
-    };
-    extra("--plain-first", s.plain_first, "Layers at the beginning that stay in 16 bits");
-    extra("--plain-last", s.plain_last, "Layers at the end that stay in 16 bits");
-    extra("--mtp", s.further_tokens,
-          "Multi-token prediction: tokens predicted beside the next one, a block each");
-    app.add_flag("--graphs", s.graphs, "Layers run as CUDA graphs: the host is never late");
+    options_.declare_how(app, request_);
     app.add_option("--straggler", request_.stragglers,
                    "What if devices ran at a part of their speed, e.g. 12=0.8 or 0-7=0.9")
         ->type_name("RANKS=SPEED")
@@ -106,15 +75,7 @@ class TrainCommand final : public Command {
 
   int run() override {
     options_.resolve(request_);
-    Strategy& s = request_.strategy;
-    s.recompute = recompute_choice(recompute_);
-    s.schedule = pipeline_schedule(schedule_);
-    s.fused_attention = attention_ != "unfused";
-    s.wide_gradients = gradients_ != "bf16";
-    s.once_a_node = dispatch_ != "all-to-all";
-    for (const char* name : {"zero", "attention", "overlap-tensor", "overlap-experts",
-                             "overlap-gradients", "gradients"})
-      if (app_->count("--" + std::string(name)) > 0) request_.given.emplace_back(name);
+    request_.strategy.recompute = recompute_choice(recompute_);
     const TrainAnswer answer = Session().train(request_);
     if (!perfetto_.empty()) write_file(perfetto_, perfetto_trace(answer, request_));
     if (!html_.empty()) write_file(html_, training_page(answer, request_));
@@ -123,11 +84,10 @@ class TrainCommand final : public Command {
   }
 
  private:
-  CLI::App* app_ = nullptr;
   TrainRequest request_;
   TrainingOptions options_;
   std::string perfetto_, html_;
-  std::string recompute_ = "none", schedule_ = "1f1b", attention_, gradients_, dispatch_;
+  std::string recompute_ = "none";
 };
 
 const Registration<Command> kTrain(

@@ -7,6 +7,7 @@
 namespace orrery {
 
 void TrainingOptions::declare(CLI::App& app, TrainingQuestion& question) {
+  app_ = &app;
   app.add_option("MODEL", question.model,
                  "A language model of the zoo, or the config.json of a Hugging Face model")
       ->required();
@@ -33,9 +34,53 @@ void TrainingOptions::declare(CLI::App& app, TrainingQuestion& question) {
       ->capture_default_str();
 }
 
+void TrainingOptions::declare_how(CLI::App& app, TrainingQuestion& question) {
+  Strategy& s = question.strategy;
+  app.add_option("--schedule", schedule_, "Order of micro-batches: 1f1b, gpipe, zero-bubble")
+      ->type_name("NAME")
+      ->capture_default_str();
+  app.add_option("--attention", attention_, "One fused kernel, or products and softmax")
+      ->type_name("HOW")
+      ->check(CLI::IsMember({"fused", "unfused"}));
+  app.add_option("--gradients", gradients_, "Number format gradients are summed in")
+      ->type_name("T")
+      ->check(CLI::IsMember({"fp32", "bf16"}));
+  app.add_flag("--overlap-tensor,!--no-overlap-tensor", s.overlap_tensor,
+               "Tensor-parallel traffic runs in pieces behind its products");
+  app.add_flag("--overlap-experts,!--no-overlap-experts", s.overlap_experts,
+               "Tokens travel to experts behind other micro-batches' compute");
+  app.add_option("--dispatch", dispatch_,
+                 "How tokens travel to experts of other nodes: by-node, once to each node (DeepEP, "
+                 "HybridEP), or all-to-all, once to each expert [by-node]")
+      ->type_name("HOW")
+      ->check(CLI::IsMember({"by-node", "all-to-all"}));
+  app.add_flag("--fused-router", s.fused_router,
+               "Experts are chosen by a library's fused kernels, not operator by operator");
+  app.add_flag("--overlap-gradients,!--no-overlap-gradients", s.overlap_gradients,
+               "Gradients are summed behind the backward pass");
+  const auto extra = [&](const std::string& name, int& value, const std::string& help) {
+    app.add_option(name, value, help)->type_name("N")->check(CLI::Range(0, 1 << 10));
+  };
+  extra("--plain-first", s.plain_first, "Layers at the beginning that stay in 16 bits");
+  extra("--plain-last", s.plain_last, "Layers at the end that stay in 16 bits");
+  extra("--mtp", s.further_tokens,
+        "Multi-token prediction: tokens predicted beside the next one, a block each");
+  app.add_flag("--graphs", s.graphs, "Layers run as CUDA graphs: the host is never late");
+}
+
 void TrainingOptions::resolve(TrainingQuestion& question) const {
-  question.strategy.precision = training_precision(dtype_);
   question.overrides = read_overrides(sets_);
+  Strategy& s = question.strategy;
+  s.precision = training_precision(dtype_);
+  s.schedule = pipeline_schedule(schedule_);
+  s.fused_attention = attention_ != "unfused";
+  s.wide_gradients = gradients_ != "bf16";
+  s.once_a_node = dispatch_ != "all-to-all";
+  for (const char* name :
+       {"zero", "attention", "overlap-tensor", "overlap-experts", "overlap-gradients", "gradients"})
+    if (const CLI::Option* option = app_->get_option_no_throw("--" + std::string(name));
+        option != nullptr && option->count() > 0)
+      question.given.emplace_back(name);
 }
 
 }  // namespace orrery
