@@ -112,6 +112,50 @@ def sample_bmm(rng, largest_flops):
             return {"b": b, "m": m, "n": n, "k": k}
 
 
+def unaligned(rng, low, high, lanes):
+    """A size whose rows do not all begin at a whole vector of so many elements."""
+    step = rng.choice([step for step in (1, 1, 2, 4) if step < lanes])
+    size = log_uniform(rng, low, high, step)
+    return size if size % (2 * step) else size + step
+
+
+def unaligned_gemm(lanes):
+    def draw(rng, largest_flops):
+        while True:
+            m = 2 ** rng.randint(0, 14) if rng.random() < 0.5 else log_uniform(rng, 1, 16384)
+            if rng.random() < 0.25:  # vocabularies, and what follows from them
+                n, k = rng.choice([50257, 30522, 50265, 32003, 256206]), rng.choice([768, 1024, 1280, 1600, 2048, 4096])
+                if rng.random() < 0.3:
+                    n, k = k, n
+            else:
+                n, k = log_uniform(rng, 64, 32768, 8), log_uniform(rng, 64, 32768, 8)
+                which = rng.choice(["n", "k", "both"])
+                n = n if which == "k" else unaligned(rng, 16, 32768, lanes)
+                k = k if which == "n" else unaligned(rng, 16, 32768, lanes)
+            if (n % lanes or k % lanes) and 2 * m * n * k <= largest_flops and max(m * n, n * k) <= 2**29:
+                return {"m": m, "n": n, "k": k}
+
+    return draw
+
+
+def unaligned_bmm(lanes):
+    def draw(rng, largest_flops):
+        while True:
+            b = log_uniform(rng, 2, 512)
+            if rng.random() < 0.3:  # attention over the tokens of images and sentences, unfused
+                s, d = rng.choice([49, 50, 77, 145, 197, 257, 577, 730, 1500]), rng.choice([32, 64, 80, 96, 128])
+                m, n, k = rng.choice([(s, s, d), (s, d, s)])
+            else:
+                m, n, k = log_uniform(rng, 1, 4096), log_uniform(rng, 32, 4096, 8), log_uniform(rng, 16, 2048, 8)
+                which = rng.choice(["n", "k", "both"])
+                n = n if which == "k" else unaligned(rng, 16, 4096, lanes)
+                k = k if which == "n" else unaligned(rng, 16, 2048, lanes)
+            if (n % lanes or k % lanes) and 2 * b * m * n * k <= largest_flops and b * (m * k + k * n + m * n) <= 2**29:
+                return {"b": b, "m": m, "n": n, "k": k}
+
+    return draw
+
+
 def sample_conv(rng, largest_flops):
     while True:
         n = 2 ** rng.randint(0, 8)
@@ -280,6 +324,14 @@ for _op, _weight in (("softmax", 4), ("layernorm", 3), ("rmsnorm", 3), ("reduce_
 FAMILIES += [("reduce_sum_axis0", "bf16", 1.5, sample_over_rows, 0), ("reduce_sum_axis0", "fp32", 0.8, sample_over_rows, 0),
              ("reduce_max", "bf16", 1, sample_over_rows, 0), ("reduce_sum", "bf16", 1.5, sample_axis, 0),
              ("transpose", "bf16", 3.5, sample_transpose, 0), ("transpose", "fp32", 2, sample_transpose, 0)]
+# Products whose rows begin between the 16 bytes that libraries load at once, for which they have kernels apart.
+UNALIGNED = [
+    ("gemm", "bf16", 1.2, unaligned_gemm(8), 2e12), ("bmm", "bf16", 0.9, unaligned_bmm(8), 1e12),
+    ("gemm", "fp16", 0.4, unaligned_gemm(8), 2e12), ("bmm", "fp16", 0.4, unaligned_bmm(8), 1e12),
+    ("gemm", "tf32", 0.4, unaligned_gemm(4), 1e12), ("bmm", "tf32", 0.4, unaligned_bmm(4), 1e12),
+    ("gemm", "fp32", 0.3, unaligned_gemm(4), 1e11), ("bmm", "fp32", 0.2, unaligned_bmm(4), 1e11),
+]
+FAMILIES += UNALIGNED
 
 YARDSTICKS = [
     ("gemm", "bf16", {"m": 3072, "n": 4096, "k": 4096}), ("gemm", "bf16", {"m": 24, "n": 8192, "k": 4096}),
@@ -287,13 +339,13 @@ YARDSTICKS = [
 ]
 
 
-def families_of(ops, dtypes):
-    return [f for f in FAMILIES if (not ops or f[0] in ops) and (not dtypes or f[1] in dtypes)]
+def families_of(ops, dtypes, unaligned_only):
+    return [f for f in (UNALIGNED if unaligned_only else FAMILIES)
+            if (not ops or f[0] in ops) and (not dtypes or f[1] in dtypes)]
 
 
-def sample(seed, ops, dtypes, most_flops):
+def sample(seed, families, most_flops):
     """The endless designed sample. Families take turns by weight, without clumps."""
-    families = families_of(ops, dtypes)
     rngs = [random.Random(f"{seed}/{f[0]}/{f[1]}/{i}") for i, f in enumerate(families)]
     due = [0.5 / f[2] for f in families]
     while True:
@@ -683,6 +735,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1, help="which sample (1)")
     parser.add_argument("--ops", default="", help="only these operators, by commas")
     parser.add_argument("--dtypes", default="", help="only these types, by commas")
+    parser.add_argument("--unaligned", action="store_true", help="only products of sizes that are no multiple of 16 bytes")
     parser.add_argument("--from", dest="source", help="measure the operators of this CSV instead of a designed sample")
     parser.add_argument("--exclude", action="append", default=[], help="CSV whose operators are never measured")
     parser.add_argument("--sustained", action="store_true", help="burst and sustained time, clock and power of each")
@@ -691,12 +744,13 @@ def main():
     options = parser.parse_args()
     if options.sustained and options.profiled:
         parser.error("--sustained and --profiled are two protocols: choose one")
-    if options.source and (options.ops or options.dtypes or options.most_flops < math.inf):
-        parser.error("--ops, --dtypes and --most-flops are for the designed sample, not for --from")
+    if options.source and (options.ops or options.dtypes or options.unaligned or options.most_flops < math.inf):
+        parser.error("--ops, --dtypes, --unaligned and --most-flops are for the designed sample, not for --from")
     if options.most_flops < LEAST_FLOPS:
         parser.error(f"--most-flops must be at least {LEAST_FLOPS:g}")
     only = [set(filter(None, names.split(","))) for names in (options.ops, options.dtypes)]
-    if not families_of(*only):
+    families = families_of(*only, options.unaligned)
+    if not families:
         parser.error(f"no operator of --ops {options.ops} has a type of --dtypes {options.dtypes}")
 
     import torch
@@ -717,7 +771,7 @@ def main():
     fresh = not done
     deadline = time.monotonic() + 60 * options.minutes
     stream = iter(read_sample(options.source)) if options.source else sample(
-        options.seed, *only, options.most_flops)
+        options.seed, families, options.most_flops)
     order = random.Random(options.seed)
     pool = torch.cuda.graph_pool_handle()
     light = Prepared(torch, pool, operators, "add", "bf16", {"shape": [1024]})
