@@ -29,7 +29,7 @@ void TrainingOptions::declare(CLI::App& app, TrainingQuestion& question) {
       ->type_name("T")
       ->capture_default_str();
   app.add_option("--framework", question.framework,
-                 "Whose defaults hold: megatron-core, megatron-2021, fsdp, maxtext")
+                 "Whose defaults hold: megatron-core, megatron-2022, megatron-2021, fsdp, maxtext")
       ->type_name("NAME")
       ->capture_default_str();
 }

@@ -24,6 +24,9 @@ struct OperatingPoint {
   /// Kernels wait in a queue for each other: what a fit's measurements hold of the host is left
   /// out.
   bool queued = false;
+  /// What the card that all others wait for draws over what a usual one does at the same work; for
+  /// steps that settle.
+  double draw = 1;
 };
 
 /// One operating point for all kernels of a batch, or one for each. Refers to what

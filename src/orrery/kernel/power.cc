@@ -165,8 +165,16 @@ PowerState PowerModel::sustained(const PowerTerms& terms) const {
   return state(terms, burst, highest_ratio(terms, burst, limit_));
 }
 
-PowerState PowerModel::settled(const PowerTerms& terms) const {
-  return state(terms, 1, highest_ratio(terms, 1, limit_));
+PowerState PowerModel::settled(const PowerTerms& terms, double draw) const {
+  return state(terms, 1, highest_ratio(terms, 1, limit_ / draw));
+}
+
+Watts PowerModel::waiting_for(const PowerTerms& terms, const PowerState& slowest) const {
+  if (slowest.time.value <= 0) return slowest.power;
+  const PowerState own = settled(terms);
+  PowerTerms rest;
+  rest.time = slowest.time - own.time;
+  return Watts((own.energy() + settled(rest).energy()).value / slowest.time.value);
 }
 
 PowerState PowerModel::at(const PowerTerms& terms, Hertz clock) const {

@@ -116,8 +116,11 @@ class PowerModel {
 
   PowerState burst(const PowerTerms& terms) const;
   PowerState sustained(const PowerTerms& terms) const;
-  /// Where work settles that takes `terms` at the boost clock itself, not at that of a burst.
-  PowerState settled(const PowerTerms& terms) const;
+  /// Where work settles that takes `terms` at the boost clock itself, not at that of a burst, on a
+  /// card that draws `draw` times what a usual one does.
+  PowerState settled(const PowerTerms& terms, double draw = 1) const;
+  /// The mean power of a usual card that is through with `terms` before `slowest` and rests then.
+  Watts waiting_for(const PowerTerms& terms, const PowerState& slowest) const;
   /// At a clock that somebody fixed, whatever it draws.
   PowerState at(const PowerTerms& terms, Hertz clock) const;
   /// time at `clock` / time in a burst.

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 
 #include "orrery/base/error.h"
@@ -205,6 +206,23 @@ TEST(Power, AStepIsTheSumOfItsKernels) {
   // Half of the time 130 W, half idle: within the limit.
   EXPECT_NEAR(model.sustained(step).power.value, 10 + (20 + 100) / 2.0, 1e-9);
   EXPECT_DOUBLE_EQ(model.sustained(step).clock.value, 1e9);
+}
+
+TEST(Power, TheCardThatDrawsMostSetsThePace) {
+  const PowerModel model(round_device(), round_fit());
+  TileDescription d = half_of_memory();
+  d.memory_seconds = 0;
+  const PowerTerms t = model.burst_terms(product(ElementType::kBF16), d, Seconds(1e-3));
+  // 10 + (20 + 100) r² = 100 W, and 100 / 1.2 W of a usual card where the slowest draws a fifth
+  // more.
+  const PowerState usual = model.settled(t);
+  const PowerState slowest = model.settled(t, 1.2);
+  EXPECT_NEAR(usual.clock.value, 1e9 * std::sqrt(90.0 / 120), 1e3);
+  EXPECT_NEAR(slowest.clock.value, 1e9 * std::sqrt((100 / 1.2 - 10) / 120), 1e3);
+  // A usual card is through after 1.1547 of 1.2792 ms and draws 10 W from then on.
+  EXPECT_NEAR(slowest.time.value, 1.2792e-3, 1e-7);
+  EXPECT_NEAR(model.waiting_for(t, slowest).value, (100 * 1.1547 + 10 * 0.1245) / 1.2792, 0.01);
+  EXPECT_DOUBLE_EQ(model.waiting_for(t, usual).value, usual.power.value);
 }
 
 TEST(Power, AttentionFollowsTheClock) {

@@ -31,6 +31,7 @@ TrainingConstants load_training_constants(const std::string& data_folder,
       {"hidden_share", &c.hidden_share},
       {"hidden_experts", &c.hidden_experts},
       {"slowdown", &c.slowdown},
+      {"card_spread", &c.card_spread},
       {"structure_spread", &c.structure_spread},
       {"structure_spread_experts", &c.structure_spread_experts}};
   const YAML::Node own = values.root()[architecture];
@@ -40,6 +41,7 @@ TrainingConstants load_training_constants(const std::string& data_folder,
   for (const auto& [key, number] : numbers) *number = at(key, Dimension::kCount);
   c.host = Seconds(at("host", Dimension::kTime));
   c.gap = Seconds(at("gap", Dimension::kTime));
+  c.limit_looks_at = Seconds(at("limit_looks_at", Dimension::kTime));
   c.bucket = Bytes(at("bucket", Dimension::kBytes));
   c.context = Bytes(at("context", Dimension::kBytes));
   return c;

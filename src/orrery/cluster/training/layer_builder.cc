@@ -189,18 +189,22 @@ void LayerBuilder::enter() {
   const double bytes = tokens() * static_cast<double>(model_.hidden) * kHalf;
   if (!s_.sequence) {
     // The gradient of a copy is a sum.
-    (void)talk(work_.backward, CollectiveKind::kAllReduce, bytes, tensor_group(),
-               TrafficCause::kTensor);
+    sum_of_gradients(CollectiveKind::kAllReduce, bytes);
     return;
   }
   mark(talk(work_.forward, CollectiveKind::kAllGather, bytes, tensor_group(),
             TrafficCause::kTensor));
-  mark(talk(work_.backward, CollectiveKind::kReduceScatter, bytes, tensor_group(),
-            TrafficCause::kTensor));
+  sum_of_gradients(CollectiveKind::kReduceScatter, bytes);
   // Gathered again for weight gradients, while those of inputs are computed.
   if (Traffic* t = talk(work_.backward, CollectiveKind::kAllGather, bytes, tensor_group(),
                         TrafficCause::kTensor))
     t->hidden_behind = 1;
+}
+
+void LayerBuilder::sum_of_gradients(CollectiveKind kind, double bytes) {
+  Traffic* t = talk(work_.backward, kind, bytes, tensor_group(), TrafficCause::kTensor);
+  mark(t);
+  if (t != nullptr && s_.overlap_sums) t->hidden_behind = 1;
 }
 
 void LayerBuilder::leave() {
@@ -256,7 +260,11 @@ void LayerBuilder::linear(int64_t m, int64_t n, int64_t k, bool bias, bool narro
 }
 
 void LayerBuilder::accumulate(double parameters) {
-  if (s_.wide_gradients) backward(bytes_loop(parameters * c_.accumulation, kWide, kWide - kHalf));
+  if (!s_.wide_gradients) return;
+  if (s_.fused_gradients)
+    backward(bytes_loop(parameters * c_.accumulation, kWide, kWide - kHalf));
+  else
+    backward(bytes_loop(parameters, kHalf + kWide, kWide));
 }
 
 TrainingPrecision LayerBuilder::plain() const {

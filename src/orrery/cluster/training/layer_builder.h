@@ -52,6 +52,7 @@ class LayerBuilder {
 
   /// Before split products: all tokens' vectors on every tensor rank.
   void enter();
+  void sum_of_gradients(CollectiveKind kind, double bytes);
   /// After them: each rank's part of the sum.
   void leave();
   void leave_backward();

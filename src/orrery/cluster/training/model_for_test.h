@@ -9,10 +9,18 @@
 
 namespace orrery::training_for_test {
 
+/// What a step asked to settle for.
+struct AskedToSettle {
+  Seconds idle;  ///< Beside kernels, …
+  Seconds rest;  ///< … and without any.
+  double draw = 0;
+};
+
 /// Times as a function of the kernel.
 class FakeKernels final : public Predictor {
  public:
-  explicit FakeKernels(std::function<double(const Kernel&)> time) : time_(std::move(time)) {}
+  FakeKernels(std::function<double(const Kernel&)> time, AskedToSettle* asked)
+      : time_(std::move(time)), asked_(asked) {}
   std::string_view name() const override { return "fake"; }
   void predict(std::span<const Kernel> kernels, OperatingPoints /*points*/,
                std::span<Estimate> estimates) const override {
@@ -21,6 +29,14 @@ class FakeKernels final : public Predictor {
       estimates[i].joules = Joules(300 * time_(kernels[i]));
       estimates[i].own_spread = 0.1F;
     }
+  }
+  StepState settle(std::span<const Kernel> kernels, std::span<const double> counts, Seconds idle,
+                   const OperatingPoint& point, std::span<Estimate> estimates) const override {
+    if (asked_ != nullptr) {
+      (kernels.empty() ? asked_->rest : asked_->idle) = idle;
+      asked_->draw = point.draw;
+    }
+    return Predictor::settle(kernels, counts, idle, point, estimates);
   }
   Explanation explain(const Kernel& /*kernel*/, const OperatingPoint& /*point*/) const override {
     return {};
@@ -32,6 +48,7 @@ class FakeKernels final : public Predictor {
 
  private:
   std::function<double(const Kernel&)> time_;
+  AskedToSettle* asked_;
 };
 
 class FakeCollectives final : public CollectivePredictor {
@@ -68,7 +85,8 @@ inline TrainingConstants plain() {
 
 inline TrainingModel model(std::function<double(const Kernel&)> kernel,
                            std::function<double(const CollectiveCall&)> collective,
-                           const TrainingConstants& constants = plain(), int64_t layers = 8) {
+                           const TrainingConstants& constants = plain(), int64_t layers = 8,
+                           AskedToSettle* asked = nullptr) {
   Cluster cluster;
   cluster.name = "test";
   FabricTier inside, outside;
@@ -76,7 +94,7 @@ inline TrainingModel model(std::function<double(const Kernel&)> kernel,
   outside.size = 64;
   cluster.tiers = {inside, outside};
   return {gpt_for_test(layers, 256, 8, 1024), cluster,
-          std::make_shared<FakeKernels>(std::move(kernel)),
+          std::make_shared<FakeKernels>(std::move(kernel), asked),
           std::make_shared<FakeCollectives>(std::move(collective)), constants};
 }
 

@@ -87,21 +87,25 @@ RankWork further_token_work(const TransformerDescription& model, const Strategy&
   return builder.finish();
 }
 
-Pass optimizer_pass(double parameters, bool wide_gradients) {
-  // Weights, two moments: read and written in 32 bits; the 16-bit copy written; gradients read
-  // twice, for their norm and for the step.
-  const double gradient = wide_gradients ? kWide : kHalf;
+Pass optimizer_pass(double held, double updated, const Strategy& strategy) {
+  const double gradient = strategy.wide_gradients ? kWide : kHalf;
   Pass pass;
-  const auto elements = std::max<int64_t>(1, static_cast<int64_t>(parameters));
-  const auto loop = [&](double read, double written) {
+  const auto loop = [&](double parameters, double read, double written) {
     Launch launch;
     launch.kernel =
-        torch_kernels::loop(Opcode::k_add, KernelFamily::kElementwise, ElementType::kF32, elements,
+        torch_kernels::loop(Opcode::k_add, KernelFamily::kElementwise, ElementType::kF32,
+                            std::max<int64_t>(1, static_cast<int64_t>(parameters)),
                             parameters * read, parameters * written, 0);
     pass.launches.push_back(launch);
   };
-  loop(gradient, 0);
-  loop(3 * kWide + gradient, 3 * kWide + kHalf);
+  if (strategy.zero < 3) loop(held, 0, gradient);  // zeros for the next step to add to
+  if (strategy.precision == TrainingPrecision::kFP16)
+    loop(updated, gradient, gradient);  // the loss's scale taken out, infinities looked for
+  loop(updated, gradient, 0);           // their norm
+  loop(updated, gradient, gradient);    // … and clipped by it
+  // Weights and two moments in 32 bits, the copy in 16.
+  loop(updated, 3 * kWide + gradient, 3 * kWide);
+  loop(updated, kWide, kHalf);
   return pass;
 }
 

@@ -72,6 +72,8 @@ struct TrainingConstants {
   Seconds host;                     ///< To launch one kernel.
   Seconds gap;                      ///< Between kernels of one stream.
   Bytes bucket;                     ///< Gradients that are sent together.
+  double card_spread = 0;           ///< Of ln(power) over cards of one kind at the same work.
+  Seconds limit_looks_at;           ///< Over which a card's mean power is held to its limit.
   double structure_spread = 0;      ///< ln(true / predicted) that all kernels share …
   double structure_spread_experts = 0;  ///< … of models with experts.
   Bytes context;                        ///< What CUDA and the libraries hold of a device's memory.
@@ -96,7 +98,8 @@ RankWork head_work(const TransformerDescription& model, const Strategy& strategy
 /// and its last feed-forward part, and the head once more.
 RankWork further_token_work(const TransformerDescription& model, const Strategy& strategy, int node,
                             const TrainingConstants& constants, std::vector<std::string>& gaps);
-/// Adam over what a rank updates: `parameters` in 16 bits with 32-bit state.
-Pass optimizer_pass(double parameters, bool wide_gradients);
+/// What runs once a step: gradients of the parameters that a rank holds are zeroed, of those that
+/// it updates clipped by their norm, and Adam steps, with 32-bit state, then a copy to 16 bits.
+Pass optimizer_pass(double held, double updated, const Strategy& strategy);
 
 }  // namespace orrery

@@ -120,6 +120,11 @@ TEST(RankWork, TensorTrafficWithout) {
   const RankWork one = work(tensor_parallel(false));
   EXPECT_THAT(calls(one.forward), ElementsAre(reduce, reduce));
   EXPECT_THAT(calls(one.backward), ElementsAre(reduce, reduce));
+  Strategy overlapped = tensor_parallel(false);
+  overlapped.overlap_sums = true;
+  const RankWork other = work(overlapped);
+  for (const Traffic& traffic : other.forward.traffic) EXPECT_EQ(traffic.hidden_behind, 0);
+  for (const Traffic& traffic : other.backward.traffic) EXPECT_EQ(traffic.hidden_behind, 1);
   Strategy alone = tensor_parallel(false);
   alone.gpus = alone.tensor = 1;
   EXPECT_THAT(work(alone).forward.traffic, IsEmpty());
@@ -338,12 +343,42 @@ TEST(RankWork, HeadAndEmbeddingShareTheirTableUnlessAPipelineParts) {
   EXPECT_DOUBLE_EQ(head_work(gpt(), strategy, {}).model_flops, 6 * s * h * 51200);
 }
 
-TEST(RankWork, OptimizerMovesThirtyBytesAParameter) {
-  double bytes = 0;
-  for (const Launch& launch : optimizer_pass(1e6, true).launches)
-    bytes += launch.kernel.cost.bytes_read + launch.kernel.cost.bytes_written;
-  // Gradient twice; weight and two moments read and written; 16 bits written.
-  EXPECT_DOUBLE_EQ(bytes, 1e6 * (2 * 4 + 3 * 4 + 3 * 4 + 2));
+double bytes_of(const Pass& pass) {
+  double sum = 0;
+  for (const Launch& launch : pass.launches)
+    sum += launch.count * (launch.kernel.cost.bytes_read + launch.kernel.cost.bytes_written);
+  return sum;
+}
+
+TEST(RankWork, OptimizerMovesFortySixBytesAParameterAndZeroesFour) {
+  const auto bytes = [](const Strategy& s) { return bytes_of(optimizer_pass(8e6, 1e6, s)); };
+  Strategy s;
+  // Gradients read for their norm, clipped, and read for the step; weight and two moments read and
+  // written; the weight read again and 16 bits written. All gradients held are zeroed.
+  const double updated = 1e6 * (4 + 2 * 4 + 4 + 3 * 2 * 4 + 4 + 2);
+  EXPECT_DOUBLE_EQ(bytes(s), updated + 8e6 * 4);
+  s.precision = TrainingPrecision::kFP16;  // scaled, and looked at for infinities
+  EXPECT_DOUBLE_EQ(bytes(s), updated + 1e6 * 2 * 4 + 8e6 * 4);
+  s.precision = TrainingPrecision::kBF16;
+  s.zero = 3;  // gradients are freed
+  EXPECT_DOUBLE_EQ(bytes(s), updated);
+  s.wide_gradients = false;
+  EXPECT_DOUBLE_EQ(bytes(s), updated - 1e6 * 4 * 2);
+}
+
+TEST(RankWork, GradientsAreAddedUpByProductsOrByLoops) {
+  Strategy strategy;
+  TrainingConstants constants;
+  constants.accumulation = 0.5;
+  const auto moved = [&] { return bytes_of(work(strategy, gpt(), constants).backward); };
+  const double fused = moved();
+  strategy.fused_gradients = false;
+  const double loops = moved();
+  strategy.wide_gradients = false;
+  const double none = moved();
+  // Of 12·h² parameters: half of six more bytes, or 16 bits read and 32 read and written.
+  EXPECT_DOUBLE_EQ(fused - none, 12 * h * h * 0.5 * 6);
+  EXPECT_DOUBLE_EQ(loops - none, 12 * h * h * (2 + 4 + 4));
 }
 
 TEST(RankWork, ALayerThatIsNotModelledIsRefusedByName) {

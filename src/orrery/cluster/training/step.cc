@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <numeric>
 
 #include "orrery/model/composition.h"
@@ -43,6 +44,19 @@ struct TrafficError {
   }
   double variance() const { return own + shared * shared; }
 };
+
+/// What the largest of `count` numbers is expected to be that are spread normally, in standard
+/// deviations (Blom 1958, alpha 3/8): its quantile found by halving.
+double largest_of(int count) {
+  if (count <= 1) return 0;
+  const double rank = (count - 0.375) / (count + 0.25);
+  double low = 0, high = 10;
+  for (int i = 0; i < 60; ++i) {
+    const double middle = (low + high) / 2;
+    (std::erfc(-middle / std::numbers::sqrt2) / 2 < rank ? low : high) = middle;
+  }
+  return low;
+}
 
 RankMemory largest(const std::vector<RankMemory>& stages) {
   return *std::ranges::max_element(
@@ -260,15 +274,18 @@ class TrainingModel::Evaluation {
     collect();
     m_.kernels_->predict(kernels_, OperatingPoint{}, alone_);
     place();
-    // The clock that the mean rank's power allows, while it waits and while it computes.
+    // The clock that the mean rank's work allows the card that draws most.
     Seconds busy;
     for (size_t i = 0; i < kernels_.size(); ++i) busy += alone_[i].seconds * counts_[i];
-    const StepState state =
-        m_.kernels_->settle(kernels_, counts_, std::max(Seconds(), answer_.step.value - busy),
-                            {OperatingPoint::Regime::kSustained, {}}, alone_);
+    OperatingPoint point{OperatingPoint::Regime::kSustained, {}};
+    point.draw = std::exp(m_.constants_.card_spread * largest_of(s_.gpus));
+    const Seconds rests = long_rests();
+    const Seconds waits = std::max(Seconds(), answer_.step.value - busy - rests);
+    const StepState state = m_.kernels_->settle(kernels_, counts_, waits, point, alone_);
+    const StepState resting = m_.kernels_->settle({}, {}, rests, point, {});
     place();
     answer_.clock = state.clock;
-    answer_.energy = state.energy * s_.gpus;
+    answer_.energy = (state.energy + resting.energy) * s_.gpus;
     find_interval();
     count_model();
     answer_.memory = largest(m_.memory_of(parts_, s_));
@@ -340,7 +357,7 @@ class TrainingModel::Evaluation {
     const double updated = s_.zero > 0
                                ? dense_ / s_.dense_replicas() + experts_ / s_.expert_replicas()
                                : dense_ + experts_;
-    optimizer_ = add(optimizer_pass(updated, s_.wide_gradients), 1);
+    optimizer_ = add(optimizer_pass(dense_ + experts_, updated, s_), 1);
     alone_.resize(kernels_.size());
   }
 
@@ -389,6 +406,18 @@ class TrainingModel::Evaluation {
                              time_of(w.again, spans_[i][2], pace, found.error)});
     }
     return found;
+  }
+
+  /// Of what a rank waits once a step, the part that comes too late or too early to let it compute
+  /// faster: a rest of T is taken to be held against the limit for limit_looks_at / (T + that) of
+  /// it.
+  Seconds long_rests() const {
+    const auto beyond = [&](Seconds rest) {
+      return rest.value > 0 ? rest * (rest / (rest + m_.constants_.limit_looks_at)) : Seconds();
+    };
+    Seconds once;
+    for (const StepCosts::OnceAStep& traffic : once_.data) once += traffic.exposed;
+    return beyond(answer_.bubble) + beyond(once);
   }
 
   /// The step of the pipeline that takes longest, from the estimates at hand.

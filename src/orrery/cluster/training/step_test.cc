@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <utility>
+
 #include "orrery/cluster/training/model_for_test.h"
 
 namespace orrery {
@@ -161,6 +164,33 @@ TEST(TrainingStep, SendsStandInTheWayOnlyWhileAPipelineFillsIfInterleaved) {
   EXPECT_NEAR(m.evaluate(pipeline(4, 1, 8)).exposed[cause].value, 22e-6, 1e-12);
   EXPECT_NEAR(m.evaluate(pipeline(4, 2, 8)).exposed[cause].value, 6e-6, 1e-12);
   EXPECT_NEAR(m.evaluate(pipeline(4, 2, 8)).traffic[cause].value, 38e-6, 1e-12);
+}
+
+TEST(TrainingStep, LongRestsDoNotLetARankComputeFaster) {
+  TrainingConstants constants = plain();
+  constants.limit_looks_at = Seconds(30e-3);
+  AskedToSettle asked;
+  const TrainingModel m = model(attention_alone, nothing, constants, 8, &asked);
+  // Four stages wait for three micro-batches, of two layers that take 3 ms each: 18 ms, of which
+  // 18 / (18 + 30) are too far from the work to count.
+  const StepEstimate e = m.evaluate(pipeline(4, 1, 16));
+  EXPECT_NEAR(e.bubble.value, 18e-3, 1e-9);
+  EXPECT_NEAR(asked.rest.value, 18e-3 * 18 / 48, 1e-9);
+  EXPECT_NEAR(asked.idle.value, 18e-3 * 30 / 48, 1e-9);
+}
+
+TEST(TrainingStep, TheSlowestOfManyCardsIsFurtherFromTheUsualOne) {
+  TrainingConstants constants = plain();
+  constants.card_spread = 0.03;
+  AskedToSettle asked;
+  const TrainingModel m = model(attention_alone, nothing, constants, 8, &asked);
+  // Quantiles of the normal distribution at (n - 3/8) / (n + 1/4). Expected of the largest of two
+  // is 0.564, of eight 1.424.
+  for (const auto& [stages, deviations] :
+       {std::pair(1, 0.0), {2, 0.5894557979}, {8, 1.4342001597}}) {
+    (void)m.evaluate(pipeline(stages, 1, 16));
+    EXPECT_NEAR(std::log(asked.draw), 0.03 * deviations, 1e-9) << stages;
+  }
 }
 
 TEST(TrainingStep, AHostThatIsLateCostsTimeUnlessGraphsRun) {

@@ -95,13 +95,14 @@ TEST(Stragglers, OneSlowDeviceHoldsItsPipelineAndThePipelineAllOthers) {
 }
 
 TEST(Stragglers, TheOptimizerWaitsForTheSlowestDevice) {
-  // Only the two loops over all 6.6 million parameters take time, 1 ms each.
+  // Only what reads the gradients of all 6.6 million parameters, their copies or their moments
+  // takes time, 1 ms: a norm, clipping, the step, and the copy to 16 bits.
   const TrainingModel m = model(
       [](const Kernel& kernel) { return kernel.cost.bytes_read > 4 * 6.5e6 ? 1e-3 : 0; }, nothing);
   Strategy s = pipeline(1, 1, 2);
   s.gpus = 2;
-  EXPECT_NEAR(m.evaluate(s).optimizer.value, 2e-3, 1e-12);
-  EXPECT_NEAR(m.evaluate(s, {{{1, 1, 0.5}}, {}}).optimizer.value, 4e-3, 1e-12);
+  EXPECT_NEAR(m.evaluate(s).optimizer.value, 4e-3, 1e-12);
+  EXPECT_NEAR(m.evaluate(s, {{{1, 1, 0.5}}, {}}).optimizer.value, 8e-3, 1e-12);
 }
 
 TEST(Stragglers, ASlowNodeHoldsTheSumOfGradients) {

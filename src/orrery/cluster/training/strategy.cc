@@ -146,17 +146,27 @@ const std::vector<Framework>& frameworks() {
        "NVIDIA Megatron-LM, core r0.13, and Megatron-Bridge's recipes",
        [](Strategy& s) {
          s.fused_attention = s.overlap_gradients = s.overlap_parameters = true;
-         s.overlap_pipeline = s.wide_gradients = true;
+         s.overlap_pipeline = s.overlap_sums = s.wide_gradients = true;
          s.zero = std::max(s.zero, 1);
        }},
       {"megatron-2021",
-       "Megatron-LM of 2021 and 2022: attention as products and softmax, no traffic behind "
-       "compute, gradients all-reduced in fp32 at the end of the step",
-       "Narayanan et al. 2021 (arXiv:2104.04473), Korthikanti et al. 2022 (arXiv:2205.05198)",
+       "Megatron-LM of 2021: attention as products and softmax, no traffic behind compute, "
+       "gradients added up in fp32 by kernels of their own and all-reduced at the end of the step",
+       "Narayanan et al. 2021 (arXiv:2104.04473)",
        [](Strategy& s) {
          s.fused_attention = s.overlap_gradients = s.overlap_parameters = false;
-         s.overlap_pipeline = s.overlap_tensor = false;
+         s.overlap_pipeline = s.overlap_tensor = s.fused_gradients = false;
          s.wide_gradients = true;
+         s.zero = 0;
+       }},
+      {"megatron-2022",
+       "Megatron-LM of 2022: as that of 2021, but sums over tensor ranks in the backward pass run "
+       "behind weight gradients",
+       "Korthikanti et al. 2022 (arXiv:2205.05198), section 6.2",
+       [](Strategy& s) {
+         s.fused_attention = s.overlap_gradients = s.overlap_parameters = false;
+         s.overlap_pipeline = s.overlap_tensor = s.fused_gradients = false;
+         s.overlap_sums = s.wide_gradients = true;
          s.zero = 0;
        }},
       {"maxtext",
@@ -174,7 +184,7 @@ const std::vector<Framework>& frameworks() {
        "Zhao et al. 2023 (arXiv:2304.11277)",
        [](Strategy& s) {
          s.fused_attention = s.overlap_gradients = s.overlap_parameters = true;
-         s.wide_gradients = false;
+         s.wide_gradients = s.fused_gradients = false;
          s.zero = 3;
        }},
   };

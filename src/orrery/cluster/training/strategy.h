@@ -56,9 +56,11 @@ struct Strategy {
   bool fused_sinks = false;        ///< … also where softmax has a learnt sink (cuDNN 9.18).
   bool wide_scores = false;        ///< Scores of unfused attention, and logits, in 32 bits.
   bool wide_gradients = true;      ///< Gradients are kept, and added over ranks, in 32 bits.
+  bool fused_gradients = true;     ///< Products add to those, or write 16 bits that a loop adds.
   bool overlap_gradients = true;   ///< Data-parallel traffic runs behind the backward pass.
   bool overlap_parameters = true;  ///< Gathering of sharded weights behind the forward pass.
   bool overlap_tensor = false;     ///< Tensor-parallel traffic in pieces behind its products.
+  bool overlap_sums = false;       ///< … sums of its gradients behind those of the weights.
   bool overlap_pipeline = true;    ///< Sends between stages behind compute.
   bool overlap_experts = false;    ///< All-to-all of experts behind other micro-batches.
   bool once_a_node = true;         ///< Tokens travel once to a node, or once to each expert there.

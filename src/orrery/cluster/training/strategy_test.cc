@@ -202,12 +202,17 @@ TEST(Frameworks, SetWhatTheirDefaultsAre) {
   EXPECT_EQ(megatron.zero, 1);
   EXPECT_TRUE(megatron.fused_attention && megatron.overlap_gradients && megatron.wide_gradients);
   EXPECT_FALSE(megatron.overlap_experts);
+  EXPECT_TRUE(megatron.fused_gradients && megatron.overlap_sums);
 
   Strategy old;
   old.zero = 1;
   framework("megatron-2021").apply(old);
   EXPECT_EQ(old.zero, 0);
   EXPECT_FALSE(old.fused_attention || old.overlap_gradients || old.overlap_pipeline);
+  EXPECT_FALSE(old.fused_gradients || old.overlap_sums);
+  framework("megatron-2022").apply(old);
+  EXPECT_TRUE(old.overlap_sums);
+  EXPECT_FALSE(old.fused_gradients || old.overlap_tensor);
 
   Strategy fsdp;
   framework("fsdp").apply(fsdp);

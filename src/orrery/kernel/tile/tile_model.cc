@@ -80,14 +80,15 @@ class TilePredictor final : public Predictor {
               counts[i];
     }
     if (point.clock.value > 0) return {point.clock, power_.at(step, point.clock).energy()};
-    const PowerState state = power_.settled(step);
+    const PowerState state = power_.settled(step, point.draw);
+    const Watts mean = point.draw == 1 ? state.power : power_.waiting_for(step, state);
     OperatingPoint settled = point;
     settled.clock = state.clock;
     if (clocks_differ || state.clock.value < gpus_[0].boost_clock())
       predict(kernels, settled, estimates);
     Seconds time = idle;
     for (size_t i = 0; i < kernels.size(); ++i) time += estimates[i].seconds * counts[i];
-    return {state.clock, state.power * time};
+    return {state.clock, mean * time};
   }
 
   std::vector<std::string> gaps(const Kernel& kernel) const override {
