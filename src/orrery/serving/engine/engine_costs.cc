@@ -54,6 +54,7 @@ std::map<std::string, Setter> setters(EngineCosts& c) {
           {"few_tokens", whole(c.few_tokens)},
           {"few_sequences", whole(c.few_sequences)},
           {"gathers_experts", flag(c.habits.gathers_experts)},
+          {"fuses_norms", flag(c.habits.fuses_norms)},
           {"counts_ends", flag(c.counts_ends)},
           {"custom_all_reduce", flag(c.custom_all_reduce)},
           {"host_link", number(c.host_link)},

@@ -58,6 +58,7 @@ struct EngineHabits {
   /// Tokens up to which a step is replayed as a graph: block-scaled products of more are timed with
   /// their host's part (model/vllm).
   int64_t captured = 512;
+  bool fuses_norms = false;  ///< In those, the kernel that sums over tensor ranks normalises too.
 };
 
 /// What requests ask of a model.

@@ -120,6 +120,24 @@ TEST(EngineWork, TakesTokensToTheirExperts) {
   EXPECT_DOUBLE_EQ(gathered.weight_bytes(), 2 * (experts + rest));
 }
 
+// Two norms in each of 80 layers: kernels of their own but behind sums over tensor ranks in steps
+// that are captured.
+TEST(EngineWork, NormalisesInTheKernelThatSums) {
+  const TransformerDescription model = load_language_model("llama3-70b");
+  const EngineHabits fuses = {.captured = 256, .fuses_norms = true};
+  const auto norms = [&](int tensor, const EngineHabits& habits, int64_t tokens) {
+    const EngineWork work(model, {.tensor = tensor}, {}, habits);
+    double count = 0;
+    for (const Launch& launch : work.tokens(tokens).launches)
+      if (launch.kernel.code == Opcode::k_rms_norm) count += launch.count;
+    return count;
+  };
+  EXPECT_EQ(norms(8, fuses, 256), 0);
+  EXPECT_EQ(norms(8, fuses, 257), 160);
+  EXPECT_EQ(norms(1, fuses, 1), 160);
+  EXPECT_EQ(norms(8, {}, 1), 160);
+}
+
 // Mixtral has a router of 8 · 4,096 in each of 32 layers; in 32 bits it multiplies in them too.
 TEST(EngineWork, MultipliesWideRoutersInTheirFormat) {
   TransformerDescription model = load_language_model("mixtral-8x7b");

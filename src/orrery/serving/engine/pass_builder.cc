@@ -157,7 +157,11 @@ void PassBuilder::norm(int64_t width, int64_t tensors) {
 
 void PassBuilder::layer_norm(int64_t tensors) {
   what_ = EngineOperator::kNorm;
-  norm(model_.hidden, tensors);
+  // Behind a sum that does it, the residual's way to and fro is left.
+  if (tensors > 1 && layout_.tensor > 1 && captured_ && habits_.fuses_norms)
+    add(loop(tokens() * static_cast<double>(model_.hidden), kHalf, kHalf));
+  else
+    norm(model_.hidden, tensors);
   what_ = EngineOperator::kOther;
 }
 
