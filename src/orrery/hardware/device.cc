@@ -99,6 +99,8 @@ Device make_device(const DeviceTree& tree) {
   device.array_columns = static_cast<int>(root.value("compute.array.columns"));
   device.arrays = static_cast<int>(root.value("compute.array.count"));
   device.memory = memory_levels(*root.part("memory"));
+  const Figure* check_bits = root.figure("memory.check_bits");
+  device.check_bits = check_bits == nullptr || check_bits->text != "none";
   // Usable and printed sizes differ by what "GB" means; further apart, the one was inherited
   // and the other changed.
   const Bytes capacity = device.main_memory().capacity;
