@@ -288,7 +288,7 @@ TEST(Training, Llama3OnMetasCluster) {
                          {8, 16, 128, 131072, 380e12}}) {
     TrainRequest request;
     request.model = "llama3-405b";
-    request.cluster = "dgx-h100";
+    request.cluster = "meta-grand-teton-h100";
     request.framework = "fsdp";
     request.given = {"zero", "gradients"};
     Strategy& s = request.strategy;

@@ -877,7 +877,7 @@ embedding alone when its stage got a layer less. Published are 430, 400 and 380 
     rows = []
     for data_ranks, context, batch, length, teraflops in LLAMA_3:
         gpus = 8 * 16 * data_ranks * context
-        answer = train(program, "llama3-405b", on="dgx-h100", framework="fsdp", zero=2, gradients="fp32", tp=8, sp=True,
+        answer = train(program, "llama3-405b", on="meta-grand-teton-h100", framework="fsdp", zero=2, gradients="fp32", tp=8, sp=True,
                        pp=16, vpp=8, dp=data_ranks, cp=context, global_batch=batch, seq=length, dtype="bf16")
         rows.append((f"{gpus} × H100, sequences of {length}, {answer['tflops_per_gpu']:.0f} TFLOP/s predicted", answer,
                      answer["model_flops"] / (teraflops * 1e12 * gpus)))
