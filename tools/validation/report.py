@@ -808,7 +808,9 @@ rows were far off (`tests/accuracy/bridge_recipes.yaml`):
     training_constants()
     print("""
 Korthikanti et al. 2022 (arXiv:2205.05198), Megatron-LM on A100: "full" computes layers again, "seqsel" has sequence
-parallelism and computes attention's scores again. Calculon states 3.65 % mean and 8.87 % worst on these rows.
+parallelism and computes attention's scores again. Calculon states 3.65 % mean and 8.87 % worst on these rows. Sums over
+tensor ranks in the backward pass run behind weight gradients, as the paper says; that gradients are added up by kernels
+of their own it does not say: Megatron-LM did so the year before, and later in the products.
 """)
     rows = []
     for row in table_of(f"{tables}/korthikanti2022_a100_step_time.csv"):
