@@ -751,7 +751,8 @@ def main():
     only = [set(filter(None, names.split(","))) for names in (options.ops, options.dtypes)]
     families = families_of(*only, options.unaligned)
     if not families:
-        parser.error(f"no operator of --ops {options.ops} has a type of --dtypes {options.dtypes}")
+        parser.error(f"no {'product of odd sizes' if options.unaligned else 'operator'} of --ops {options.ops} has a type "
+                     f"of --dtypes {options.dtypes}")
 
     import torch
 

@@ -829,7 +829,8 @@ assumed, so that they fit.
         training_table([gpt_row(program, folder, row, micro_batch) for row, micro_batch in zip(
             table_of(f"{tables}/megatron2021_a100.csv"), MICRO_BATCHES)])
     bridge = table_of(f"{tables}/megatron_bridge.csv")
-    print("Megatron-Bridge's published throughput, dense models on H100:\n")
+    print("Megatron-Bridge's published throughput, dense models on H100 (2.7 % in the mean before the slowest of so many "
+          "cards was\ntaken to set the pace, which other tables ask for, but these do not):\n")
     on_h100 = [row for row in bridge if row["system"] == "DGX-H100" and row["model"] in BRIDGE_DENSE]
     by_system = {"DGX-H100": training_table([bridge_row(program, data, row) for row in on_h100])}
     print("Llama-3.1 405B on 512 H100, tp 8, pp 8, vpp 8, cp 2, dp 4, 256 sequences of 8,192:\n")
@@ -879,8 +880,8 @@ embedding alone when its stage got a layer less. Published are 430, 400 and 380 
     rows = []
     for data_ranks, context, batch, length, teraflops in LLAMA_3:
         gpus = 8 * 16 * data_ranks * context
-        answer = train(program, "llama3-405b", on="meta-grand-teton-h100", framework="fsdp", zero=2, gradients="fp32", tp=8, sp=True,
-                       pp=16, vpp=8, dp=data_ranks, cp=context, global_batch=batch, seq=length, dtype="bf16")
+        answer = train(program, "llama3-405b", on="meta-grand-teton-h100", framework="fsdp", zero=2, gradients="fp32",
+                       tp=8, sp=True, pp=16, vpp=8, dp=data_ranks, cp=context, global_batch=batch, seq=length, dtype="bf16")
         rows.append((f"{gpus} × H100, sequences of {length}, {answer['tflops_per_gpu']:.0f} TFLOP/s predicted", answer,
                      answer["model_flops"] / (teraflops * 1e12 * gpus)))
     training_table(rows)
@@ -1036,8 +1037,8 @@ tokens of that second. Every third of them; no row of either GPU is in a fit.
     vllm_runs(program, data)
     print("""
 The RTX 4090's products of few rows are told by the L40S', a board of the same chip whose memory keeps check bits, and
-come out 8 % longer than its profiled ones (those of the RTX PRO 6000 5 %, by a fit over other GPUs): that is its error. Steps are as long as their profiled kernels
-together, −6 to +17 %: the host's work is hidden behind the device's.
+come out 8 % longer than its profiled ones (those of the RTX PRO 6000 5 %, by a fit over other GPUs): that is its error.
+Steps are as long as their profiled kernels together, −6 to +17 %: the host's work is hidden behind the device's.
 
 Deployments of aiconfigurator's table (0.12 to 0.19) on one GPU, closed loops of requests: while the
 tokens of an answer are made, every other request's prompt is read once, so that
@@ -1145,7 +1146,8 @@ A100 and L40S, who run the same libraries' kernels at clocks and with caches tha
 two, are each told by the other alone. What is left is the libraries' choice among kernels, which
 50 rows do not show: a Gaussian process over the residuals whose
 scales were learned from 400 of the GPU's own rows is off by as much with 50 (A100: products 9.1, decode
-10.3 %; L40S: 12.6, 13.8 %), and 200 rows bring products of an A100 to 7.6 %.
+10.3 %; L40S: 12.6, 13.8 %, of the fit before trees asked seven questions), and 200 rows bring products of an A100 to
+7.6 %. That depth was chosen by the errors of this table.
 
 ## NeuSight's tables
 

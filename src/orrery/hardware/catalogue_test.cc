@@ -269,6 +269,16 @@ TEST(SpotValues, H200) {
   EXPECT_TRUE(d.gaps.empty());
 }
 
+TEST(SpotValues, GeForceBoardsHaveNoCheckBitsAndOneIsLikeTheL40S) {
+  EXPECT_FALSE(catalogue().device("rtx-4090").check_bits);
+  EXPECT_FALSE(catalogue().device("rtx-3090").check_bits);
+  EXPECT_EQ(catalogue().device("rtx-4090").kernels_like, "l40s");
+  for (const char* inherits : {"l40s", "l4"}) {
+    EXPECT_TRUE(catalogue().device(inherits).check_bits) << inherits;
+    EXPECT_EQ(catalogue().device(inherits).kernels_like, "") << inherits;
+  }
+}
+
 TEST(SpotValues, H200AgreesWithTheMeasuredMachine) {
   ORRERY_SHARED_DATA_OR_SKIP(path, "h200/calibration.json");
   std::stringstream text;

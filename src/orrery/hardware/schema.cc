@@ -121,14 +121,16 @@ std::vector<SchemaRow> make_schema() {
   quantity("memory.usable", Dimension::kBytes,
            "What the driver gives to programs, where it was read off a machine");
   quantity("memory.bandwidth", Dimension::kBandwidth, "Peak of main memory", true);
-  rows.push_back({"memory.check_bits",
-                  Kind::kFact,
-                  Dimension::kCount,
-                  false,
-                  false,
-                  {"inside", "none"},
-                  "Whether GDDR holds check bits in itself, which take a sixteenth of its capacity "
-                  "and bandwidth, as on professional boards (taken unless given), or has none"});
+  rows.push_back(
+      {"memory.check_bits",
+       Kind::kFact,
+       Dimension::kCount,
+       false,
+       false,
+       {"inside", "none"},
+       "Whether GDDR5 or GDDR6 holds check bits in itself, which take a sixteenth of its "
+       "capacity and bandwidth, as on professional boards, or has none: a fit of a "
+       "board of the same chip is corrected by that"});
   for (const NamedPart& level : kLevels) {
     const std::string path = fmt::format("memory.{}", level.name);
     section(path, false, std::string(level.meaning));

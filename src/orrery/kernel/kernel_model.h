@@ -69,7 +69,9 @@ class Predictor {
                        std::span<Estimate> estimates) const = 0;
   /// Moves the times of a step's kernels, each run `counts` times, from those of a cool burst to
   /// the clock that the step's mean power allows; `idle` is what the step takes beside them. With a
-  /// clock that somebody fixed, times stay and the energy is that of the clock.
+  /// clock that somebody fixed, times stay and the energy is that of the clock. With
+  /// `OperatingPoint::draw`, times and clock are those of the card that draws most, the energy is
+  /// that of a usual one, which waits for it.
   virtual StepState settle(std::span<const Kernel> kernels, std::span<const double> counts,
                            Seconds idle, const OperatingPoint& point,
                            std::span<Estimate> estimates) const {

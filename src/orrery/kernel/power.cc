@@ -198,8 +198,8 @@ std::vector<std::string> PowerModel::gaps() const {
                     device_.name));
   else if (fit_->device != device_.name)
     found.push_back(
-        fmt::format("the power of {} was not measured: shares of the power limit as on {}",
-                    device_.name, fit_->device));
+        fmt::format("the power of {} was not measured: shares of {} as on {}", device_.name,
+                    scale_ == limit_ ? "the power limit" : "its reference power", fit_->device));
   return found;
 }
 

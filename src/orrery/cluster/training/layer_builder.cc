@@ -204,7 +204,8 @@ void LayerBuilder::enter() {
 void LayerBuilder::sum_of_gradients(CollectiveKind kind, double bytes) {
   Traffic* t = talk(work_.backward, kind, bytes, tensor_group(), TrafficCause::kTensor);
   mark(t);
-  if (t != nullptr && s_.overlap_sums) t->hidden_behind = 1;
+  if (t != nullptr && s_.overlap_sums && t->hidden_behind == 0)
+    sum_behind_ = work_.backward.traffic.size() - 1;
 }
 
 void LayerBuilder::leave() {
@@ -239,7 +240,14 @@ void LayerBuilder::linear(int64_t m, int64_t n, int64_t k, bool bias, bool narro
       2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
   forward(product(dtype, m, n, k));
   backward(product(dtype, m, k, n));
-  backward(product(dtype, n, k, m));
+  const Kernel weights = product(dtype, n, k, m);
+  backward(weights);
+  if (sum_behind_) {
+    Traffic& sum = work_.backward.traffic[*sum_behind_];
+    sum.hidden_behind = 1;
+    sum.behind = weights;
+    sum_behind_.reset();
+  }
   accumulate(static_cast<double>(n) * static_cast<double>(k));
   if (low) {
     const double x = static_cast<double>(m) * static_cast<double>(k);

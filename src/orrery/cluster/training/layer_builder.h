@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,6 +53,7 @@ class LayerBuilder {
 
   /// Before split products: all tokens' vectors on every tensor rank.
   void enter();
+  /// Of the input of the product that is added next: its weight gradient needs no waiting.
   void sum_of_gradients(CollectiveKind kind, double bytes);
   /// After them: each rank's part of the sum.
   void leave();
@@ -65,8 +67,8 @@ class LayerBuilder {
   /// are made, where `quantised_before` says that the kernel which makes them does it.
   void linear(int64_t m, int64_t n, int64_t k, bool bias, bool narrow = true,
               bool quantised_before = true);
-  /// Weight gradients are added to 32-bit sums: a read of those and a wider write, most of it
-  /// not hidden by the product.
+  /// Weight gradients are added to 32-bit sums: by the product, as a read of those and a wider
+  /// write, most of it not hidden, or by a kernel of its own.
   void accumulate(double parameters);
   TrainingPrecision plain() const;
 
@@ -138,6 +140,7 @@ class LayerBuilder {
   int64_t tokens_, own_tokens_;
   RankWork work_;
   double backward_flops_ = 0, weight_flops_ = 0;
+  std::optional<size_t> sum_behind_;  ///< Traffic that goes behind the next weight gradient.
 };
 
 }  // namespace orrery

@@ -98,11 +98,12 @@ Pass optimizer_pass(double held, double updated, const Strategy& strategy) {
                             parameters * read, parameters * written, 0);
     pass.launches.push_back(launch);
   };
-  if (strategy.zero < 3) loop(held, 0, gradient);  // zeros for the next step to add to
+  // Zeros for the next step to add to; ZeRO-3 frees what it gathered.
+  if (strategy.zero < 3) loop(strategy.zero < 2 ? held : updated, 0, gradient);
   if (strategy.precision == TrainingPrecision::kFP16)
     loop(updated, gradient, gradient);  // the loss's scale taken out, infinities looked for
   loop(updated, gradient, 0);           // their norm
-  loop(updated, gradient, gradient);    // … and clipped by it
+  loop(updated, gradient, gradient);    // … and clipping, taken to be needed
   // Weights and two moments in 32 bits, the copy in 16.
   loop(updated, 3 * kWide + gradient, 3 * kWide);
   loop(updated, kWide, kHalf);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,8 +27,8 @@ struct Traffic {
   CollectiveCall call;
   double count = 1;
   TrafficCause cause = TrafficCause::kTensor;
-  /// Compute of the same pass that it can hide behind, as a share of the pass's kernels' time.
-  double hidden_behind = 0;
+  double hidden_behind = 0;        ///< Share of it that can hide behind compute of the same pass.
+  std::optional<Kernel> behind{};  ///< … of no more than this one of its kernels, where given.
 };
 
 /// What a rank runs once a micro-batch.
@@ -98,8 +99,9 @@ RankWork head_work(const TransformerDescription& model, const Strategy& strategy
 /// and its last feed-forward part, and the head once more.
 RankWork further_token_work(const TransformerDescription& model, const Strategy& strategy, int node,
                             const TrainingConstants& constants, std::vector<std::string>& gaps);
-/// What runs once a step: gradients of the parameters that a rank holds are zeroed, of those that
-/// it updates clipped by their norm, and Adam steps, with 32-bit state, then a copy to 16 bits.
+/// What runs once a step, as kernels of PyTorch (a compiler fuses some): gradients of the
+/// parameters that a rank holds are zeroed, of those that it updates clipped by their norm, and
+/// Adam steps, with 32-bit state, then a copy to 16 bits.
 Pass optimizer_pass(double held, double updated, const Strategy& strategy);
 
 }  // namespace orrery

@@ -120,14 +120,28 @@ TEST(RankWork, TensorTrafficWithout) {
   const RankWork one = work(tensor_parallel(false));
   EXPECT_THAT(calls(one.forward), ElementsAre(reduce, reduce));
   EXPECT_THAT(calls(one.backward), ElementsAre(reduce, reduce));
-  Strategy overlapped = tensor_parallel(false);
-  overlapped.overlap_sums = true;
-  const RankWork other = work(overlapped);
-  for (const Traffic& traffic : other.forward.traffic) EXPECT_EQ(traffic.hidden_behind, 0);
-  for (const Traffic& traffic : other.backward.traffic) EXPECT_EQ(traffic.hidden_behind, 1);
   Strategy alone = tensor_parallel(false);
   alone.gpus = alone.tensor = 1;
   EXPECT_THAT(work(alone).forward.traffic, IsEmpty());
+}
+
+// Of queries, keys and values, and of the first product of the feed-forward part.
+TEST(RankWork, SumsOfGradientsHideBehindTheWeightGradientTheyDoNotNeed) {
+  for (const bool sequence : {false, true}) {
+    Strategy strategy = tensor_parallel(sequence);
+    EXPECT_FALSE(work(strategy).backward.traffic.front().behind);
+    strategy.overlap_sums = true;
+    const RankWork one = work(strategy);
+    for (const Traffic& traffic : one.forward.traffic) EXPECT_EQ(traffic.hidden_behind, 0);
+    std::vector<double> behind;  // operations
+    for (const Traffic& traffic : one.backward.traffic)
+      if (traffic.behind) {
+        EXPECT_NE(traffic.call.kind, CollectiveKind::kAllGather);
+        EXPECT_EQ(traffic.hidden_behind, 1);
+        behind.push_back(traffic.behind->cost.matrix_flops);
+      }
+    EXPECT_THAT(behind, ElementsAre(2 * b * s * h * 3 * h / t, 2 * b * s * h * 4 * h / t));
+  }
 }
 
 TEST(RankWork, FusedAttentionKeepsNoScores) {
@@ -360,6 +374,8 @@ TEST(RankWork, OptimizerMovesFortySixBytesAParameterAndZeroesFour) {
   s.precision = TrainingPrecision::kFP16;  // scaled, and looked at for infinities
   EXPECT_DOUBLE_EQ(bytes(s), updated + 1e6 * 2 * 4 + 8e6 * 4);
   s.precision = TrainingPrecision::kBF16;
+  s.zero = 2;  // a rank's own alone are kept
+  EXPECT_DOUBLE_EQ(bytes(s), updated + 1e6 * 4);
   s.zero = 3;  // gradients are freed
   EXPECT_DOUBLE_EQ(bytes(s), updated);
   s.wide_gradients = false;

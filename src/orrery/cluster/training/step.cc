@@ -369,6 +369,16 @@ class TrainingModel::Evaluation {
     return link != nullptr ? *link->collectives : *m_.collectives_;
   }
 
+  /// Of all launches of one kernel in a pass.
+  Seconds time_of(const Kernel& kernel, const Pass& pass, const Span& span,
+                  const Pace& pace) const {
+    for (size_t i = 0; i < pass.launches.size(); ++i)
+      if (pass.launches[i].kernel == kernel)
+        return alone_[kernel_of_[span.begin + i]].seconds *
+               (pass.launches[i].count * pass.launches[i].times / pace.speed);
+    return {};
+  }
+
   PassTime time_of(const Pass& pass, const Span& span, const Pace& pace, TrafficError& error) {
     const TrainingConstants& c = m_.constants_;
     PassTime t;
@@ -386,7 +396,8 @@ class TrainingModel::Evaluation {
     for (const Traffic& traffic : pass.traffic) {
       const CollectiveEstimate found = collectives(pace.link).predict(traffic.call);
       const Seconds time = found.estimate.seconds * traffic.count;
-      const Seconds hidden = std::min(time * traffic.hidden_behind, free);
+      Seconds hidden = std::min(time * traffic.hidden_behind, free);
+      if (traffic.behind) hidden = std::min(hidden, time_of(*traffic.behind, pass, span, pace));
       free = free - hidden;
       t.kernels += hidden * c.slowdown;
       t.traffic[index(traffic.cause)] += time;
@@ -415,9 +426,9 @@ class TrainingModel::Evaluation {
     const auto beyond = [&](Seconds rest) {
       return rest.value > 0 ? rest * (rest / (rest + m_.constants_.limit_looks_at)) : Seconds();
     };
-    Seconds once;
+    Seconds once = answer_.bubble;
     for (const StepCosts::OnceAStep& traffic : once_.data) once += traffic.exposed;
-    return beyond(answer_.bubble) + beyond(once);
+    return beyond(once);
   }
 
   /// The step of the pipeline that takes longest, from the estimates at hand.

@@ -31,7 +31,7 @@ struct StepEstimate {
   Seconds optimizer;
   Seconds gaps;            ///< Between kernels, and where the host is late.
   Joules energy;           ///< Of all devices.
-  Hertz clock;             ///< Where the device settles; 0: not known.
+  Hertz clock;             ///< Where the slowest device settles; 0: not known.
   double model_flops = 0;  ///< Of the step, recomputation left out.
   RankMemory memory;
   double parameters = 0;  ///< Of the model.

@@ -166,6 +166,25 @@ TEST(TrainingStep, SendsStandInTheWayOnlyWhileAPipelineFillsIfInterleaved) {
   EXPECT_NEAR(m.evaluate(pipeline(4, 2, 8)).traffic[cause].value, 38e-6, 1e-12);
 }
 
+TEST(TrainingStep, ASumHidesBehindOneWeightGradientAtMost) {
+  // Products of 10 us, sums of 4 or of 30: two of each in each of eight layers, and one with the
+  // head.
+  const auto exposed = [](double sum, bool overlap) {
+    const TrainingModel m =
+        model([](const Kernel& k) { return k.cost.matrix_flops > 0 ? 1e-5 : 0; },
+              [sum](const CollectiveCall& call) {
+                return call.kind == CollectiveKind::kAllReduce && call.bytes.value > 1e5 ? sum : 0;
+              });
+    Strategy s = pipeline(1, 1, 1);
+    s.gpus = s.tensor = 2;
+    s.overlap_sums = overlap;
+    return m.evaluate(s).exposed[static_cast<size_t>(TrafficCause::kTensor)].value;
+  };
+  const double sums = 2 * 8 + 1;
+  EXPECT_NEAR(exposed(4e-6, false) - exposed(4e-6, true), sums * 4e-6, 1e-12);
+  EXPECT_NEAR(exposed(30e-6, false) - exposed(30e-6, true), sums * 10e-6, 1e-12);
+}
+
 TEST(TrainingStep, LongRestsDoNotLetARankComputeFaster) {
   TrainingConstants constants = plain();
   constants.limit_looks_at = Seconds(30e-3);

@@ -142,7 +142,7 @@ const std::vector<Framework>& frameworks() {
   static const std::vector<Framework> all = {
       {"megatron-core",
        "Megatron-Core with Transformer Engine: fused attention, distributed optimiser, traffic of "
-       "data and pipeline ranks behind compute",
+       "data and pipeline ranks, and sums over tensor ranks in the backward pass, behind compute",
        "NVIDIA Megatron-LM, core r0.13, and Megatron-Bridge's recipes",
        [](Strategy& s) {
          s.fused_attention = s.overlap_gradients = s.overlap_parameters = true;
@@ -162,7 +162,9 @@ const std::vector<Framework>& frameworks() {
       {"megatron-2022",
        "Megatron-LM of 2022: as that of 2021, but sums over tensor ranks in the backward pass run "
        "behind weight gradients",
-       "Korthikanti et al. 2022 (arXiv:2205.05198), section 6.2",
+       "Korthikanti et al. 2022 (arXiv:2205.05198), section 6.2; gradients as in "
+       "megatron/mpu/layers.py "
+       "at commit 02bb1f5c",
        [](Strategy& s) {
          s.fused_attention = s.overlap_gradients = s.overlap_parameters = false;
          s.overlap_pipeline = s.overlap_tensor = s.fused_gradients = false;

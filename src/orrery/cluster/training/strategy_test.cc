@@ -217,7 +217,7 @@ TEST(Frameworks, SetWhatTheirDefaultsAre) {
   Strategy fsdp;
   framework("fsdp").apply(fsdp);
   EXPECT_EQ(fsdp.zero, 3);
-  EXPECT_FALSE(fsdp.wide_gradients);
+  EXPECT_FALSE(fsdp.wide_gradients || fsdp.fused_gradients);
 }
 
 TEST(Frameworks, HaveASourceAndAnUnknownOneIsRefusedWithTheNearest) {

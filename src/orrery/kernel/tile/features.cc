@@ -91,8 +91,6 @@ TileGpu::TileGpu(const Device& device, TileProtocol protocol) : protocol_(protoc
   clock_ = device.clock.value > 0 ? device.clock.value : 1e9;
   const double matrix_clock = device.matrix_clock.value > 0 ? device.matrix_clock.value : clock_;
   bandwidth_ = std::max(1.0, device.main_memory().bandwidth.value);
-  // Of GDDR, fits know what is left beside check bits.
-  if (device.main_memory().name == "gddr" && !device.check_bits) bandwidth_ *= 16.0 / 15;
   const MemoryLevel* l2 = device.level("l2");
   l2_bytes_ = l2 != nullptr ? std::max(1.0, l2->capacity.value) : 4e6;
   l2_bandwidth_ = std::max(bandwidth_, l2 != nullptr && l2->bandwidth.value > 0

@@ -53,21 +53,6 @@ TEST(TileFeatures, AProductTakesItsFloorAndItsArithmeticOrItsTraffic) {
   EXPECT_NEAR(slow.memory_seconds * 1e6, 2.4576, 1e-9);
 }
 
-TEST(TileFeatures, MemoryWithoutCheckBitsMovesASixteenthMore) {
-  Device device = small_gpu();
-  const auto seconds = [&] {
-    return described(TileGpu(device), "gemm", "bf16", R"({"m": 1, "n": 1024, "k": 1024})")
-        .memory_seconds;
-  };
-  const double with_high_bandwidth_memory = seconds();
-  device.check_bits = false;
-  EXPECT_DOUBLE_EQ(seconds(), with_high_bandwidth_memory);
-  device.memory.front().name = "gddr";
-  EXPECT_NEAR(seconds(), with_high_bandwidth_memory * 15 / 16, 1e-15);
-  device.check_bits = true;
-  EXPECT_DOUBLE_EQ(seconds(), with_high_bandwidth_memory);
-}
-
 TEST(TileFeatures, OddProductsAreDescribedAsTheNextAlignedOnes) {
   const TileGpu gpu(small_gpu());
   const TileDescription odd = described(gpu, "gemm", "bf16", R"({"m": 640, "n": 1017, "k": 637})"),

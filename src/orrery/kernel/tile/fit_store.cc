@@ -146,17 +146,20 @@ FitChoice::OfClass FitChoice::choose(TileClass tile_class) const {
     if (const ClassFit* fit = candidate.fit->find(tile_class))
       return {fit, candidate.fit->protocol,
               candidate.fit->device != device_ && candidate.fit->stack == kOneByOne,
+              candidate.origin == Origin::kAlike,
               gap_of(tile_class, candidate, &candidate == candidates_.data())};
   }
   if (candidates_.empty())
     return {nullptr,
             {},
             false,
+            false,
             fmt::format("{} was never measured: its kernels are timed by its data sheet "
                         "alone ('orrery calibrate' fits a device)",
                         device_)};
   return {nullptr,
           {},
+          false,
           false,
           fmt::format("{} were not measured: timed by the data sheet of {} alone",
                       in_words(tile_class), device_)};

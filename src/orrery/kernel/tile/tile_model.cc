@@ -24,8 +24,10 @@ class TilePredictor final : public Predictor {
         fits_(device, binding),
         power_(device, load_power_fit(binding)),
         window_power_(limited_as_measured(device), load_power_fit(binding)) {
-    for (size_t i = 0; i < TileProtocol::kCount; ++i)
+    for (size_t i = 0; i < TileProtocol::kCount; ++i) {
       gpus_.emplace_back(device, TileProtocol::of(i));
+      alike_gpus_.emplace_back(seen_by_alike(device), TileProtocol::of(i));
+    }
   }
 
   std::string_view name() const override { return "tile"; }
@@ -110,6 +112,16 @@ class TilePredictor final : public Predictor {
  private:
   static Device limited_as_measured(Device device) {
     device.reference_power = Watts();
+    return device;
+  }
+
+  /// A board whose memory holds no check bits, beside one of the same chip whose memory does: that
+  /// one's fit takes its whole bandwidth for what is left of it.
+  static Device seen_by_alike(Device device) {
+    constexpr double kLeft = 15.0 / 16;
+    MemoryLevel& memory = device.memory.front();
+    if (memory.name == "gddr" && !device.check_bits)
+      memory.bandwidth = BytesPerSecond(memory.bandwidth.value / kLeft);
     return device;
   }
 
@@ -200,7 +212,8 @@ class TilePredictor final : public Predictor {
 
   /// The device as the class's fit saw it.
   const TileGpu& gpu_of(TileClass tile_class) const {
-    return gpus_[fits_.of(tile_class).protocol.number()];
+    const FitChoice::OfClass& choice = fits_.of(tile_class);
+    return (choice.alike ? alike_gpus_ : gpus_)[choice.protocol.number()];
   }
 
   /// The power the kernel draws, and the time it takes once its clock follows that power.
@@ -219,7 +232,8 @@ class TilePredictor final : public Predictor {
   }
 
   Device device_;
-  std::vector<TileGpu> gpus_;  // by the protocol's number
+  std::vector<TileGpu> gpus_;        // by the protocol's number
+  std::vector<TileGpu> alike_gpus_;  // … for fits of a device of the same chip
   FitChoice fits_;
   PowerModel power_;
   PowerModel window_power_;  // of a board like those measured, whose limit is its reference

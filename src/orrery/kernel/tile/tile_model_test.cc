@@ -172,6 +172,51 @@ TEST_F(TileModelTest, TheFitOfADeviceOfTheSameChipComesBeforeTheGenericOne) {
   EXPECT_NEAR(product_factor("torch-eager"), 2, 1e-5);
 }
 
+TEST_F(TileModelTest, ABoardWithoutCheckBitsReadsFasterThanTheFitOfItsLikeKnows) {
+  ship("generic.torch.json", constant_fit("generic", "torch", 1));
+  ship("b200.torch.json", constant_fit("b200", "torch", 1));
+  // A gigabyte read and written.
+  const Kernel copy = operator_kernel("copy", "bf16", R"({"shape": [500000000]})");
+  const auto seconds = [&] {
+    Estimate e;
+    bound()->predict({&copy, 1}, {}, {&e, 1});
+    return e.seconds.value;
+  };
+  h200_.memory.front().name = "gddr";
+  h200_.check_bits = false;
+  const double by_generic = seconds();
+  h200_.kernels_like = "b200";
+  const double by_its_like = seconds();
+  EXPECT_NEAR(by_its_like / by_generic, 15.0 / 16, 1e-3);
+  h200_.check_bits = true;
+  EXPECT_NEAR(seconds() / by_generic, 1, 1e-6);
+}
+
+TEST_F(TileModelTest, AStepSettlesAtTheClockOfTheCardThatDrawsMost) {
+  ship("h200.torch.json", constant_fit("h200", "torch", 1));
+  const auto predictor = bound();
+  const double once = 1;
+  const auto settled = [&](double draw, Seconds& time) {
+    OperatingPoint point;
+    point.draw = draw;
+    Estimate e;
+    predictor->predict({&product(), 1}, point, {&e, 1});
+    const StepState state = predictor->settle({&product(), 1}, {&once, 1}, {}, point, {&e, 1});
+    time = e.seconds;
+    return state;
+  };
+  Seconds usual_time, slow_time;
+  const StepState usual = settled(1, usual_time), slow = settled(1.2, slow_time);
+  EXPECT_LT(slow.clock.value, 0.97 * usual.clock.value);
+  EXPECT_GT(slow_time.value, 1.02 * usual_time.value);
+  // A usual card works as before and rests for the difference, which costs less than working.
+  EXPECT_GT(slow.energy.value, usual.energy.value);
+  EXPECT_LT(slow.energy.value, usual.energy.value * (slow_time / usual_time));
+  // Nothing to run: a card at rest, for no time at all as well.
+  EXPECT_EQ(predictor->settle({}, {}, {}, {}, {}).energy.value, 0);
+  EXPECT_GT(predictor->settle({}, {}, Seconds(1), {}, {}).energy.value, 0);
+}
+
 TEST_F(TileModelTest, WithoutAnyFitTheDataSheetMustDo) {
   const auto predictor = bound();
   Estimate e;

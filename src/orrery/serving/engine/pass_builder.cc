@@ -47,13 +47,15 @@ void PassBuilder::set_tokens(int64_t tokens) {
 void PassBuilder::layer(const Layer& layer) {
   const bool mixes = !std::holds_alternative<std::monostate>(layer.mixer);
   const bool feeds = !std::holds_alternative<std::monostate>(layer.feed_forward);
+  // What a norm follows: sums over tensor ranks, but where each part has a norm behind it.
+  const bool apart = layer.norms == NormPlacement::kBoth || layout_.tensor == 1;
   if (mixes) {
-    layer_norm(2);
+    layer_norm(2, !apart && sums(layer.feed_forward));
     std::visit([&](const auto& mixer) { project(mixer); }, layer.mixer);
     if (layer.norms == NormPlacement::kBoth) layer_norm(1);
   }
   if (feeds) {
-    if (layer.norms != NormPlacement::kParallelOneNorm) layer_norm(2);
+    if (layer.norms != NormPlacement::kParallelOneNorm) layer_norm(2, !apart && mixes);
     std::visit([&](const auto& part) { feed(part); }, layer.feed_forward);
     if (layer.norms == NormPlacement::kBoth) layer_norm(1);
   }
@@ -155,10 +157,15 @@ void PassBuilder::norm(int64_t width, int64_t tensors) {
   add(kernels::over_rows(Opcode::k_rms_norm, type_, tokens_, width, tensors));
 }
 
-void PassBuilder::layer_norm(int64_t tensors) {
+bool PassBuilder::sums(const FeedForward& part) const {
+  const auto* experts = std::get_if<MixtureOfExperts>(&part);
+  return experts == nullptr || layout_.attention_data == 1 || experts->shared || experts->beside;
+}
+
+void PassBuilder::layer_norm(int64_t tensors, bool after_sum) {
   what_ = EngineOperator::kNorm;
-  // Behind a sum that does it, the residual's way to and fro is left.
-  if (tensors > 1 && layout_.tensor > 1 && captured_ && habits_.fuses_norms)
+  // In a kernel that sums, the residual's way to and fro is left.
+  if (after_sum && captured_ && habits_.fuses_norms)
     add(loop(tokens() * static_cast<double>(model_.hidden), kHalf, kHalf));
   else
     norm(model_.hidden, tensors);

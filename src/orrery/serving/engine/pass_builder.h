@@ -73,8 +73,10 @@ class PassBuilder {
   /// A loop over `elements` that reads and writes so many bytes for each.
   Kernel loop(double elements, double read, double written) const;
   void norm(int64_t width, int64_t tensors);
+  /// Whether a layer of this part ends in a sum over ranks.
+  bool sums(const FeedForward& part) const;
   /// What comes after it is of no kind until it says so.
-  void layer_norm(int64_t tensors);
+  void layer_norm(int64_t tensors, bool after_sum = false);
 
   std::string linear_format(const Projection& p) const;
   /// Numbers that the model has in as many bits already stay as they are, scales and all.
