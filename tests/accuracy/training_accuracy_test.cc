@@ -125,8 +125,8 @@ std::string gpt_config(int layers, int hidden, int heads) {
 
 TEST(Training, MegatronWeakScalingOnA100) {
   ORRERY_SHARED_DATA_OR_SKIP(path, "training/megatron2021_a100.csv");
-  // Not published, so assumed: the largest that fit by halves, chosen before these figures. One
-  // size for all rows gives a mean error of 7.0 % (1), 4.1 % (2) or 8.1 % (4).
+  // Not published, so assumed, long before these figures. One size for all rows gives a mean error
+  // of 7.0 % (1), 4.1 % (2) or 8.1 % (4).
   constexpr int kMicroBatches[] = {16, 8, 4, 4, 4, 2, 2, 1, 1, 1};
   const Rows rows(path);
   ASSERT_EQ(rows.size(), std::size(kMicroBatches));

@@ -498,8 +498,8 @@ ABOUT_DEPLOYMENTS = """Those are runs of vLLM 0.19 with 300 ShareGPT requests, f
 their operators as measured. The blocks of the RTX 4090 are no check: what the runtime holds was set by them. Without
 tables that run is missed by products of few rows and by attention of many sequences, which the fit of the L40S, a board
 of the same chip, takes to read four fifths of what its memory could without check bits, where the card reaches nine
-tenths (measured ones are in the same source); products of 1,024 rows and more are off by 0 to 15 %. The run with experts has collectives over PCIe that
-were not measured, and its queue hangs on a few per cent of speed; with tables it was 3.4 % off in its time per token as
+tenths (measured ones are in the same source); products of 1,024 rows and more are off by 0 to 16 %. The run with experts
+has collectives over PCIe that were not measured, and its queue hangs on a few per cent of speed; with tables it was 3.4 % off in its time per token as
 long as every step waited for its longest sequence, which runs of the other two cards and the kernels' own rule for
 splitting sequences speak against. How long it waits now was worked out with these three runs in view: they are no
 independent check of it.

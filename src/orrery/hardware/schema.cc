@@ -129,7 +129,8 @@ std::vector<SchemaRow> make_schema() {
        false,
        {"inside", "none"},
        "Whether GDDR5 or GDDR6 holds check bits in itself, which take a sixteenth of its "
-       "capacity and bandwidth, as on professional boards, or has none: a fit of a "
+       "capacity and bandwidth, as on professional boards (taken unless given), or has none: a fit "
+       "of a "
        "board of the same chip is corrected by that"});
   for (const NamedPart& level : kLevels) {
     const std::string path = fmt::format("memory.{}", level.name);

@@ -65,6 +65,15 @@ struct PowerTerms {
 };
 PowerTerms operator*(const PowerTerms& terms, double times);
 
+/// A board lets work of any power through before it holds the mean to its limit: products on an
+/// H200 run at full speed for 20 to 75 ms, after a rest or after copies, and have lost all of their
+/// 15 % after 50 to 150 (data/measured/h200_limit_delay.csv; stated between them).
+inline constexpr Seconds kLimitLooksAt(45e-3);
+
+/// Of work or of a rest that takes so long, the share that the limit sees by itself, not averaged
+/// with what comes before and after.
+inline double seen_by_limit(Seconds time) { return time / (time + kLimitLooksAt); }
+
 /// Where a device runs its work.
 struct PowerState {
   Hertz clock;

@@ -41,7 +41,6 @@ TrainingConstants load_training_constants(const std::string& data_folder,
   for (const auto& [key, number] : numbers) *number = at(key, Dimension::kCount);
   c.host = Seconds(at("host", Dimension::kTime));
   c.gap = Seconds(at("gap", Dimension::kTime));
-  c.limit_looks_at = Seconds(at("limit_looks_at", Dimension::kTime));
   c.bucket = Bytes(at("bucket", Dimension::kBytes));
   c.context = Bytes(at("context", Dimension::kBytes));
   return c;

@@ -74,7 +74,6 @@ struct TrainingConstants {
   Seconds gap;                      ///< Between kernels of one stream.
   Bytes bucket;                     ///< Gradients that are sent together.
   double card_spread = 0;           ///< Of ln(power) over cards of one kind at the same work.
-  Seconds limit_looks_at;           ///< Over which a card's mean power is held to its limit.
   double structure_spread = 0;      ///< ln(true / predicted) that all kernels share …
   double structure_spread_experts = 0;  ///< … of models with experts.
   Bytes context;                        ///< What CUDA and the libraries hold of a device's memory.

@@ -5,6 +5,7 @@
 #include <numbers>
 #include <numeric>
 
+#include "orrery/kernel/power.h"
 #include "orrery/model/composition.h"
 
 namespace orrery {
@@ -420,15 +421,11 @@ class TrainingModel::Evaluation {
   }
 
   /// Of what a rank waits once a step, the part that comes too late or too early to let it compute
-  /// faster: a rest of T is taken to be held against the limit for limit_looks_at / (T + that) of
-  /// it.
+  /// faster.
   Seconds long_rests() const {
-    const auto beyond = [&](Seconds rest) {
-      return rest.value > 0 ? rest * (rest / (rest + m_.constants_.limit_looks_at)) : Seconds();
-    };
     Seconds once = answer_.bubble;
     for (const StepCosts::OnceAStep& traffic : once_.data) once += traffic.exposed;
-    return beyond(once);
+    return once * seen_by_limit(once);
   }
 
   /// The step of the pipeline that takes longest, from the estimates at hand.

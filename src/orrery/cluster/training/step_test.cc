@@ -186,16 +186,14 @@ TEST(TrainingStep, ASumHidesBehindOneWeightGradientAtMost) {
 }
 
 TEST(TrainingStep, LongRestsDoNotLetARankComputeFaster) {
-  TrainingConstants constants = plain();
-  constants.limit_looks_at = Seconds(30e-3);
   AskedToSettle asked;
-  const TrainingModel m = model(attention_alone, nothing, constants, 8, &asked);
+  const TrainingModel m = model(attention_alone, nothing, plain(), 8, &asked);
   // Four stages wait for three micro-batches, of two layers that take 3 ms each: 18 ms, of which
-  // 18 / (18 + 30) are too far from the work to count.
+  // 18 / (18 + 45) are too far from the work to count.
   const StepEstimate e = m.evaluate(pipeline(4, 1, 16));
   EXPECT_NEAR(e.bubble.value, 18e-3, 1e-9);
-  EXPECT_NEAR(asked.rest.value, 18e-3 * 18 / 48, 1e-9);
-  EXPECT_NEAR(asked.idle.value, 18e-3 * 30 / 48, 1e-9);
+  EXPECT_NEAR(asked.rest.value, 18e-3 * 18 / 63, 1e-9);
+  EXPECT_NEAR(asked.idle.value, 18e-3 * 45 / 63, 1e-9);
 }
 
 TEST(TrainingStep, TheSlowestOfManyCardsIsFurtherFromTheUsualOne) {

@@ -138,6 +138,18 @@ std::vector<int> layers_by_chunk(int layers, int stages, int chunks) {
   return by_chunk;
 }
 
+namespace {
+
+/// Megatron-LM before Transformer Engine and its distributed optimiser.
+void as_in_2021(Strategy& s) {
+  s.fused_attention = s.overlap_gradients = s.overlap_parameters = false;
+  s.overlap_pipeline = s.overlap_tensor = s.fused_gradients = false;
+  s.wide_gradients = true;
+  s.zero = 0;
+}
+
+}  // namespace
+
 const std::vector<Framework>& frameworks() {
   static const std::vector<Framework> all = {
       {"megatron-core",
@@ -152,24 +164,15 @@ const std::vector<Framework>& frameworks() {
       {"megatron-2021",
        "Megatron-LM of 2021: attention as products and softmax, no traffic behind compute, "
        "gradients added up in fp32 by kernels of their own and all-reduced at the end of the step",
-       "Narayanan et al. 2021 (arXiv:2104.04473)",
-       [](Strategy& s) {
-         s.fused_attention = s.overlap_gradients = s.overlap_parameters = false;
-         s.overlap_pipeline = s.overlap_tensor = s.fused_gradients = false;
-         s.wide_gradients = true;
-         s.zero = 0;
-       }},
+       "Narayanan et al. 2021 (arXiv:2104.04473)", as_in_2021},
       {"megatron-2022",
        "Megatron-LM of 2022: as that of 2021, but sums over tensor ranks in the backward pass run "
        "behind weight gradients",
-       "Korthikanti et al. 2022 (arXiv:2205.05198), section 6.2; gradients as in "
-       "megatron/mpu/layers.py "
-       "at commit 02bb1f5c",
+       "Korthikanti et al. 2022 (arXiv:2205.05198), section 6.2; gradients as in Megatron-LM's "
+       "megatron/mpu/layers.py at commit 02bb1f5c",
        [](Strategy& s) {
-         s.fused_attention = s.overlap_gradients = s.overlap_parameters = false;
-         s.overlap_pipeline = s.overlap_tensor = s.fused_gradients = false;
-         s.overlap_sums = s.wide_gradients = true;
-         s.zero = 0;
+         as_in_2021(s);
+         s.overlap_sums = true;
        }},
       {"maxtext",
        "MaxText's fsdp axis under XLA with attention written out: weights sharded over all data "

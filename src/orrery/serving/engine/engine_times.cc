@@ -3,17 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "orrery/kernel/power.h"
 #include "orrery/model/composition.h"
 #include "orrery/serving/engine/size_table.h"
 
 namespace orrery {
 namespace {
-
-/// A board lets work of any power through before it holds the mean to its limit: products on an
-/// H200 run at full speed for 20 to 75 ms, after a rest or after copies, and have lost all of their
-/// 15 % after 50 to 150 (data/measured/h200_limit_delay.csv). What takes T is taken to be held for
-/// T / (T + this) of it, since steps before it were held or not.
-constexpr Seconds kLimitLooksAt(45e-3);
 
 /// Steps that are looked ahead at most.
 constexpr double kFurthest = 4096;
@@ -151,7 +146,8 @@ EngineTimes::Cost EngineTimes::cost(const EnginePass& pass) const {
     sum.energy = kernels_->settle(kernels, counts, idle, point, settled).energy;
     Seconds all;
     for (size_t i = 0; i < estimates.size(); ++i) all += estimates[i].seconds * counts[i];
-    const double held = all / (all + kLimitLooksAt);
+    // Steps before it were held or not.
+    const double held = seen_by_limit(all);
     for (size_t i = 0; i < estimates.size(); ++i)
       estimates[i].seconds = estimates[i].seconds * (1 - held) + settled[i].seconds * held;
   }
