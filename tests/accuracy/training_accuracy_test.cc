@@ -310,7 +310,7 @@ TEST(Training, Llama3OnMetasCluster) {
     }
   }
   errors.print("Llama 3 405B");
-  EXPECT_LT(errors.worst, 0.1);  // seen: -7.4, -7.9 and -9.0 % of their time
+  EXPECT_LT(errors.worst, 0.1);  // seen: -7.3, -7.5 and -8.8 % of their time
 }
 
 // hespas' llama3-100m under MaxText, a sequence a device; steps are published to two decimals.
