@@ -91,8 +91,14 @@ void check_opened_sections(const std::vector<Override>& overrides, const DeviceT
   }
 }
 
-Device view(const DeviceTree& tree, const std::vector<Override>& overrides) {
+/// The device of a description, with figures that a what-if puts in place of its own.
+Device changed(DeviceTree tree, const std::vector<Override>& overrides) {
+  const Watts rated(tree.root.value("power.limit"));
+  apply(overrides, tree);
+  check_opened_sections(overrides, tree);
   Device device = make_device(tree);
+  // A board that is held to another power is still the board whose kernels were measured.
+  if (rated.value > 0) device.rated_power = rated;
   for (const auto& [path, text] : overrides)
     if (rates_depend_on(path))
       device.gaps.push_back(fmt::format(
@@ -203,15 +209,12 @@ DeviceTree Catalogue::tree(const std::string& name_or_path,
 
 Device Catalogue::device(const std::string& name_or_path,
                          const std::vector<Override>& overrides) const {
-  return view(tree(name_or_path, overrides), overrides);
+  return changed(tree(name_or_path), overrides);
 }
 
 Device Catalogue::device_from(const Source& source, const std::vector<Override>& overrides) const {
   std::vector<std::string> chain;
-  DeviceTree tree = load(source, chain);
-  apply(overrides, tree);
-  check_opened_sections(overrides, tree);
-  return view(tree, overrides);
+  return changed(load(source, chain), overrides);
 }
 
 std::vector<Listing> Catalogue::list() const {

@@ -451,6 +451,13 @@ TEST(WhatIf, ChangesOneFigure) {
   EXPECT_TRUE(found);
 }
 
+TEST(WhatIf, ABoardHeldToLessPowerIsTheSameBoard) {
+  const Device d = catalogue().device("h200", {{"power.limit", "500 W"}});
+  EXPECT_EQ(d.power_limit.value, 500);
+  EXPECT_EQ(d.rated_power.value, 700);
+  EXPECT_EQ(catalogue().device("h200").rated_power.value, 700);
+}
+
 TEST(WhatIf, SaysThatPeakRatesDoNotFollowUnitsAndClocks) {
   const Device d = catalogue().device("h200", {{"compute.units", "264"}});
   EXPECT_EQ(d.compute_units, 264);

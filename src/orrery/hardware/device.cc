@@ -107,7 +107,7 @@ Device make_device(const DeviceTree& tree) {
   const Bytes usable(root.value("memory.usable"));
   device.usable_memory = std::abs(usable / capacity - 1) < 0.1 ? usable : capacity;
   device.links = links(root);
-  device.power_limit = Watts(root.value("power.limit"));
+  device.power_limit = device.rated_power = Watts(root.value("power.limit"));
   device.idle_power = Watts(root.value("power.idle"));
   device.reference_power = Watts(root.value("power.reference"));
   device.gaps = gaps(root);

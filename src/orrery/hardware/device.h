@@ -66,8 +66,9 @@ struct Device {
   Bytes usable_memory;     ///< What programs can have; the capacity where no machine was asked.
   std::vector<Link> links;
   Watts power_limit;
+  Watts rated_power;              ///< The limit it is sold with, which a what-if leaves; 0: that.
   Watts idle_power;               ///< 0 where not known.
-  Watts reference_power;          ///< What its power scales with; 0: the limit.
+  Watts reference_power;          ///< What its power scales with; 0: what it is rated at.
   std::vector<std::string> gaps;  ///< Figures the prediction wants and the file lacks.
 
   const MemoryLevel& main_memory() const { return memory.front(); }

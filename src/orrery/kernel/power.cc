@@ -39,7 +39,8 @@ PowerModel::PowerModel(const Device& device, std::shared_ptr<const PowerFit> fit
     : device_(device),
       gpu_(device),
       limit_(device.power_limit.value),
-      scale_(device.reference_power.value > 0 ? device.reference_power.value : limit_),
+      rated_(device.rated_power.value > 0 ? device.rated_power.value : limit_),
+      scale_(device.reference_power.value > 0 ? device.reference_power.value : rated_),
       boost_(gpu_.boost_clock()),
       fit_(std::move(fit)) {}
 
@@ -98,7 +99,7 @@ PowerTerms PowerModel::terms(const Kernel& kernel, const TileDescription& descri
   constexpr int kRounds = 6;
   PowerTerms found = burst_terms(kernel, description, time);
   for (int i = 0; i < kRounds; ++i) {
-    const double slowdown = sustained(found).time / found.time;
+    const double slowdown = held_to(rated_, found).time / found.time;
     if (!(slowdown > 1)) break;
     found = burst_terms(kernel, description, time / std::pow(slowdown, fit_->coefficients.warm));
   }
@@ -112,7 +113,7 @@ ClockOfFit PowerModel::clock_of_fit(const Kernel& kernel, const TileDescription&
   if (found.time.value <= 0) return at;
   const double warm = fit_->coefficients.warm;
   at.measured = Hertz(std::pow(burst(found).clock.value, 1 - warm) *
-                      std::pow(sustained(found).clock.value, warm));
+                      std::pow(held_to(rated_, found).clock.value, warm));
   at.core_share = found.core_time / found.time;
   return at;
 }
@@ -143,8 +144,9 @@ double PowerModel::highest_ratio(const PowerTerms& terms, double burst_ratio,
 }
 
 double PowerModel::burst_ratio(const PowerTerms& terms) const {
-  // The burst's own time is what was given, at whichever clock it ran.
-  return highest_ratio(terms, 0, fit_->coefficients.burst * limit_);
+  // The burst's own time is what was given, at whichever clock it ran. It is over before a limit
+  // that somebody set takes hold.
+  return highest_ratio(terms, 0, fit_->coefficients.burst * rated_);
 }
 
 PowerState PowerModel::state(const PowerTerms& terms, double burst_ratio, double ratio) const {
@@ -160,10 +162,12 @@ PowerState PowerModel::burst(const PowerTerms& terms) const {
   return state(terms, ratio, ratio);
 }
 
-PowerState PowerModel::sustained(const PowerTerms& terms) const {
+PowerState PowerModel::held_to(double watts, const PowerTerms& terms) const {
   const double burst = burst_ratio(terms);
-  return state(terms, burst, highest_ratio(terms, burst, limit_));
+  return state(terms, burst, highest_ratio(terms, burst, watts));
 }
+
+PowerState PowerModel::sustained(const PowerTerms& terms) const { return held_to(limit_, terms); }
 
 PowerState PowerModel::settled(const PowerTerms& terms, double draw) const {
   return state(terms, 1, highest_ratio(terms, 1, limit_ / draw));
@@ -199,7 +203,7 @@ std::vector<std::string> PowerModel::gaps() const {
   else if (fit_->device != device_.name)
     found.push_back(
         fmt::format("the power of {} was not measured: shares of {} as on {}", device_.name,
-                    scale_ == limit_ ? "the power limit" : "its reference power", fit_->device));
+                    scale_ == rated_ ? "the power limit" : "its reference power", fit_->device));
   return found;
 }
 

@@ -99,11 +99,11 @@ struct ClockOfFit {
 ///   power(r) = idle + busy · r² + (core · r + memory) / time(r)
 ///   time(r)  = core_time · r_burst / r + (time − core_time)
 ///
-/// A burst runs at the highest clock r_burst whose power is no more than `burst` times the
-/// limit, sustained work at the highest clock whose power is within the limit: the mean of
-/// a clock that flickers between the driver's steps. Matrix units, vector units and memory draw in
-/// proportion to their utilisation u; SMs draw `busy` · u / (u + stir) for the time they do not
-/// stand still. Time follows the clock for the share u_core / (u_core + u_memory); all of it in
+/// A burst runs at the highest clock r_burst whose power is no more than `burst` times what
+/// the board is rated at, sustained work at the highest clock whose power is within the limit: the
+/// mean of a clock that flickers between the driver's steps. Matrix units, vector units and memory
+/// draw in proportion to their utilisation u; SMs draw `busy` · u / (u + stir) for the time they do
+/// not stand still. Time follows the clock for the share u_core / (u_core + u_memory); all of it in
 /// attention, whose softmax runs on the SMs and whose keys come from the L2 cache.
 ///
 /// Thread-safe and stateless.
@@ -152,11 +152,13 @@ class PowerModel {
   double power_at(const PowerTerms& terms, double burst_ratio, double ratio) const;
   double highest_ratio(const PowerTerms& terms, double burst_ratio, double most_watts) const;
   double burst_ratio(const PowerTerms& terms) const;
+  PowerState held_to(double watts, const PowerTerms& terms) const;
   PowerState state(const PowerTerms& terms, double burst_ratio, double ratio) const;
 
   Device device_;
   TileGpu gpu_;
   double limit_ = 0;  // W; 0: not known
+  double rated_ = 0;  // W: the limit that kernels were measured under, unless a what-if set another
   double scale_ = 0;  // W that coefficients are shares of: the limit, or the device's reference
   double boost_ = 1;  // Hz
   std::shared_ptr<const PowerFit> fit_;

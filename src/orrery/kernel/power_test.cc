@@ -141,6 +141,27 @@ TEST(Power, SustainedWorkSettlesAtTheLimit) {
   EXPECT_NEAR(model.at(t, Hertz(0.5e9)).power.value, 10 + 20 * 0.25 + 100 * 0.25, 1e-9);
 }
 
+/// The chip draws what it draws: 10 + 120 r² = 64 gives r = √0.45, of the same burst, and times of
+/// fits were taken under the limit that the board is rated at.
+TEST(Power, ALimitThatSomebodySetLowersTheClock) {
+  auto fit = round_fit();
+  fit->coefficients.warm = 0.5;
+  Device held = round_device();
+  held.rated_power = held.power_limit;
+  held.power_limit = Watts(64);
+  const PowerModel model(held, fit);
+  TileDescription d = half_of_memory();
+  d.memory_seconds = 0;
+  const PowerTerms t = model.burst_terms(product(ElementType::kBF16), d, Seconds(1e-3));
+  EXPECT_NEAR(model.burst(t).power.value, 130, 1e-9);
+  const PowerState s = model.sustained(t);
+  EXPECT_NEAR(s.clock.value, 1e9 * std::sqrt(0.45), 1e3);
+  EXPECT_NEAR(s.power.value, 64, 1e-6);
+  EXPECT_NEAR(model.settled(t).clock.value, 1e9 * std::sqrt(0.45), 1e3);
+  const Seconds warm(1e-3 * std::pow(0.75, -0.25));
+  EXPECT_NEAR(model.terms(product(ElementType::kBF16), d, warm).time.value, 1e-3, 1e-6);
+}
+
 /// With 1.1 times the limit for a burst, 10 + 20 r² + 100 r = 110 gives r = 0.854102…; the
 /// millisecond given is what the burst took at that clock.
 TEST(Power, BurstsAreHeldToo) {

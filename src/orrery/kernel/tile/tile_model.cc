@@ -112,6 +112,7 @@ class TilePredictor final : public Predictor {
  private:
   static Device limited_as_measured(Device device) {
     device.reference_power = Watts();
+    device.power_limit = device.rated_power;
     return device;
   }
 
