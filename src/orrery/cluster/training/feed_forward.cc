@@ -23,7 +23,10 @@ void LayerBuilder::feed(const DenseFeedForward& f) {
 
 void LayerBuilder::dense(const DenseFeedForward& f, int64_t rows) {
   const int64_t inner = f.inner / s_.tensor;
-  linear(rows, (f.gated ? 2 : 1) * inner, model_.hidden, f.up.bias);
+  if (f.gated && rows == tokens_)
+    linears({inner, inner}, f.up.bias);
+  else
+    linear(rows, (f.gated ? 2 : 1) * inner, model_.hidden, f.up.bias);
   activate(static_cast<double>(rows) * static_cast<double>(inner), f.gated);
   linear(rows, model_.hidden, inner, false, true, casts_activations());
   if (f.down.bias) work_.dense_parameters += static_cast<double>(model_.hidden);
@@ -31,8 +34,13 @@ void LayerBuilder::dense(const DenseFeedForward& f, int64_t rows) {
 
 void LayerBuilder::activate(double elements, bool gated) {
   const double in = gated ? 2 : 1;
-  forward(bytes_loop(elements, in * kHalf, kHalf));
-  backward(bytes_loop(elements, (in + 1) * kHalf, in * kHalf));
+  if (s_.eager && gated) {
+    eager_gate_forward(elements);
+    eager_gate_backward(elements);
+  } else {
+    forward(bytes_loop(elements, in * kHalf, kHalf));
+    backward(bytes_loop(elements, (in + 1) * kHalf, in * kHalf));
+  }
   work_.kept_bytes += elements * (in * kHalf + kept_input());
 }
 

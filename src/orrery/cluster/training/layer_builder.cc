@@ -111,8 +111,12 @@ void LayerBuilder::head() {
     work_.dense_parameters -= static_cast<double>(words * model_.hidden);
   const double logits = tokens() * static_cast<double>(words);
   const double width = s_.wide_scores ? kWide : kHalf;  // of logits as they are written
-  forward(bytes_loop(logits, width, width - kHalf), 1, c_.loss);
-  backward(bytes_loop(logits, width, width), 1, c_.loss_backward);
+  if (s_.eager) {
+    eager_loss(logits);
+  } else {
+    forward(bytes_loop(logits, width, width - kHalf), 1, c_.loss);
+    backward(bytes_loop(logits, width, width), 1, c_.loss_backward);
+  }
   work_.kept_bytes += own(model_.hidden) * kHalf;
   work_.working_bytes += logits * (kHalf + kWide);
   if (s_.tensor > 1) {
@@ -292,10 +296,16 @@ Kernel LayerBuilder::quantise(double elements) const {
 }
 
 void LayerBuilder::norm() {
-  forward(elementwise(own(model_.hidden), 2));
-  // Gradients of the input, then of the scale: both read the input and what comes back.
-  backward(bytes_loop(own(model_.hidden), 2 * kHalf, kHalf));
-  backward(bytes_loop(own(model_.hidden), 2 * kHalf, 0));
+  const bool eager = s_.eager && model_.norm != Norm::kLayer;
+  if (eager) {
+    eager_norm_forward(own(model_.hidden));
+    eager_norm_backward(own(model_.hidden));
+  } else {
+    forward(elementwise(own(model_.hidden), 2));
+    // Gradients of the input, then of the scale: both read the input and what comes back.
+    backward(bytes_loop(own(model_.hidden), 2 * kHalf, kHalf));
+    backward(bytes_loop(own(model_.hidden), 2 * kHalf, 0));
+  }
   work_.kept_bytes += own(model_.hidden) * 2 * kHalf;  // its input, and its result for what follows
   work_.dense_parameters +=
       static_cast<double>(model_.hidden) * (model_.norm == Norm::kLayer ? 2 : 1);

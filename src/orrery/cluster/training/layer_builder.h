@@ -1,5 +1,6 @@
 #pragma once
 
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -82,6 +83,23 @@ class LayerBuilder {
   void norm();
   /// x + dropout(f(x) + bias); in the backward pass two gradients meet.
   void residual();
+
+  // As PyTorch runs them one by one (eager_operators.cc).
+  struct Moved {
+    double read, written;
+  };
+  /// A loop for each, over as many elements.
+  void loops(Pass& pass, double elements, std::initializer_list<Moved> each) const;
+  void eager_norm_forward(double elements);
+  void eager_norm_backward(double elements);
+  void eager_rotary(double elements);
+  /// Keys or values that become `elements`.
+  void repeat_heads(double elements, double repeats);
+  void eager_gate_forward(double elements);
+  void eager_gate_backward(double elements);
+  void eager_loss(double logits);
+  /// Products of one input, in one or one by one.
+  void linears(std::initializer_list<int64_t> widths, bool bias);
 
   void mix(const std::monostate& /*none*/) {}
   void mix(const SoftmaxAttention& a);

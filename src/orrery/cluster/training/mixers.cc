@@ -16,8 +16,7 @@ void LayerBuilder::mix(const SoftmaxAttention& a) {
   const int64_t groups = std::max<int64_t>(1, a.key_value_heads / s_.tensor);
   const int64_t width = heads * a.head_size;
   const int64_t key_width = groups * a.head_size, value_width = groups * a.value_head_size;
-  linear(tokens_, width + key_width + value_width, model_.hidden,
-         a.query.bias || a.key.bias || a.value.bias);
+  linears({width, key_width, value_width}, a.query.bias || a.key.bias || a.value.bias);
   if (a.norm != QueryKeyNorm::kNone)
     for (const int64_t rows : {heads, groups}) {
       forward(elementwise(tokens() * static_cast<double>(rows * a.head_size), 2));
@@ -26,9 +25,16 @@ void LayerBuilder::mix(const SoftmaxAttention& a) {
     }
   if (a.rotary_size > 0) {
     const double rotated = tokens() * static_cast<double>(width + key_width);
-    forward(elementwise(rotated, 2));
-    backward(elementwise(rotated, 2));
+    if (s_.eager) {
+      eager_rotary(rotated);
+    } else {
+      forward(elementwise(rotated, 2));
+      backward(elementwise(rotated, 2));
+    }
   }
+  if (s_.eager && groups < heads)
+    repeat_heads(tokens() * static_cast<double>(heads * (a.head_size + a.value_head_size)),
+                 static_cast<double>(heads) / static_cast<double>(groups));
   exchange_context(key_width + value_width);
   attend({.heads = heads,
           .groups = groups,
@@ -109,9 +115,6 @@ void LayerBuilder::scan(const StateSpace& m, int64_t heads, int64_t groups) {
   const double b = tokens() * static_cast<double>(groups) * size;
   const double states = x * size / length;
   const double scores = tokens() * static_cast<double>(groups) * length;
-  struct Moved {
-    double read, written;
-  };
   const auto run = [&](Pass& pass, double times, std::initializer_list<Moved> kernels) {
     for (const Moved& k : kernels)
       add(pass,

@@ -7,6 +7,7 @@
 
 #include "orrery/kernel/power.h"
 #include "orrery/model/composition.h"
+#include "orrery/model/torch/torch_kernels.h"
 
 namespace orrery {
 
@@ -57,6 +58,23 @@ double largest_of(int count) {
     (std::erfc(-middle / std::numbers::sqrt2) / 2 < rank ? low : high) = middle;
   }
   return low;
+}
+
+/// What was gathered is copied apart into weights, in both passes, and gradients together into
+/// what is sent.
+void add_copies_of_shards(RankWork& w, double bytes_of_gradient) {
+  const double parameters = w.dense_parameters + w.expert_parameters;
+  const auto copy = [&](Pass& pass, double written) {
+    Launch launch;
+    launch.kernel =
+        torch_kernels::loop(Opcode::k_add, KernelFamily::kElementwise, ElementType::kBF16,
+                            std::max<int64_t>(1, static_cast<int64_t>(parameters)), parameters * 2,
+                            parameters * written, 0);
+    pass.launches.push_back(launch);
+  };
+  copy(w.forward, 2);
+  copy(w.backward, 2);
+  copy(w.backward, bytes_of_gradient);
 }
 
 RankMemory largest(const std::vector<RankMemory>& stages) {
@@ -143,6 +161,7 @@ TrainingModel::Parts TrainingModel::parts_of(const Strategy& strategy,
         add(w.backward, CollectiveKind::kReduceScatter, parameters, ranks, gradient,
             TrafficCause::kGradients, strategy.overlap_gradients);
       }
+      if (strategy.copied_shards) add_copies_of_shards(w, gradient);
     }
 
   const auto stages = static_cast<size_t>(strategy.pipeline);

@@ -185,11 +185,13 @@ const std::vector<Framework>& frameworks() {
        }},
       {"fsdp",
        "PyTorch FSDP: weights, gradients and optimiser sharded over all data ranks, "
-       "gathered a layer ahead of their use, gradients in 16 bits",
-       "Zhao et al. 2023 (arXiv:2304.11277)",
+       "gathered a layer ahead of their use and copied into place, gradients in 16 bits; "
+       "operators one by one",
+       "Zhao et al. 2023 (arXiv:2304.11277); PyTorch 2.6, torch/distributed/fsdp/_fully_shard",
        [](Strategy& s) {
          s.fused_attention = s.overlap_gradients = s.overlap_parameters = true;
          s.wide_gradients = s.fused_gradients = false;
+         s.eager = s.copied_shards = true;
          s.zero = 3;
        }},
   };

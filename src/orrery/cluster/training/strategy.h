@@ -66,6 +66,8 @@ struct Strategy {
   bool once_a_node = true;         ///< Tokens travel once to a node, or once to each expert there.
   bool fused_router = false;       ///< Experts are chosen by fused kernels, or by operators.
   bool graphs = false;             ///< Layers are captured as CUDA graphs.
+  bool eager = false;              ///< PyTorch's operators one by one, or loops that are fused.
+  bool copied_shards = false;      ///< Gathered weights are copied into place (FSDP2).
 
   int data() const { return gpus / (tensor * pipeline * context); }
   /// Micro-batches of one data-parallel rank a step.
