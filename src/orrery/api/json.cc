@@ -286,6 +286,9 @@ void read_question(const Json& json, TrainingQuestion& q) {
   const std::string attention = text_of(json, "attention", "fused");
   if (attention != "fused" && attention != "unfused") bad_field("attention", "fused or unfused");
   s.fused_attention = attention == "fused";
+  const std::string layers = text_of(json, "layers", "fused");
+  if (layers != "fused" && layers != "operators") bad_field("layers", "fused or operators");
+  s.eager = layers == "operators";
   const std::string gradients = text_of(json, "gradients", "fp32");
   if (gradients != "fp32" && gradients != "bf16") bad_field("gradients", "fp32 or bf16");
   s.wide_gradients = gradients == "fp32";
@@ -303,7 +306,8 @@ void read_question(const Json& json, TrainingQuestion& q) {
   s.graphs = flag_of(json, "graphs");
   for (const auto& [field, name] :
        {std::pair("zero", "zero"), std::pair("attention", "attention"),
-        std::pair("gradients", "gradients"), std::pair("overlap_tensor", "overlap-tensor"),
+        std::pair("layers", "layers"), std::pair("gradients", "gradients"),
+        std::pair("overlap_tensor", "overlap-tensor"),
         std::pair("overlap_experts", "overlap-experts"),
         std::pair("overlap_gradients", "overlap-gradients")})
     if (json.contains(field)) q.given.emplace_back(name);
@@ -362,6 +366,7 @@ std::vector<std::string_view> training_fields(std::initializer_list<std::string_
                                           "dtype",
                                           "schedule",
                                           "attention",
+                                          "layers",
                                           "gradients",
                                           "dispatch",
                                           "fused_router",

@@ -140,6 +140,7 @@ Strategy decided(const TrainingQuestion& question) {
   for (const std::string& name : question.given) {
     if (name == "zero") s.zero = asked.zero;
     if (name == "attention") s.fused_attention = s.fused_sinks = asked.fused_attention;
+    if (name == "layers") s.eager = asked.eager;
     if (name == "overlap-tensor") s.overlap_tensor = asked.overlap_tensor;
     if (name == "overlap-experts") s.overlap_experts = asked.overlap_experts;
     if (name == "overlap-gradients") s.overlap_gradients = asked.overlap_gradients;

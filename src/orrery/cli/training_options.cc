@@ -42,6 +42,11 @@ void TrainingOptions::declare_how(CLI::App& app, TrainingQuestion& question) {
   app.add_option("--attention", attention_, "One fused kernel, or products and softmax")
       ->type_name("HOW")
       ->check(CLI::IsMember({"fused", "unfused"}));
+  app.add_option("--layers", layers_,
+                 "What runs between products: fused loops, as of a library or torch.compile, or "
+                 "PyTorch's operators one by one [as the framework does it]")
+      ->type_name("HOW")
+      ->check(CLI::IsMember({"fused", "operators"}));
   app.add_option("--gradients", gradients_, "Number format gradients are summed in")
       ->type_name("T")
       ->check(CLI::IsMember({"fp32", "bf16"}));
@@ -74,10 +79,11 @@ void TrainingOptions::resolve(TrainingQuestion& question) const {
   s.precision = training_precision(dtype_);
   s.schedule = pipeline_schedule(schedule_);
   s.fused_attention = attention_ != "unfused";
+  s.eager = layers_ == "operators";
   s.wide_gradients = gradients_ != "bf16";
   s.once_a_node = dispatch_ != "all-to-all";
-  for (const char* name :
-       {"zero", "attention", "overlap-tensor", "overlap-experts", "overlap-gradients", "gradients"})
+  for (const char* name : {"zero", "attention", "layers", "overlap-tensor", "overlap-experts",
+                           "overlap-gradients", "gradients"})
     if (const CLI::Option* option = app_->get_option_no_throw("--" + std::string(name));
         option != nullptr && option->count() > 0)
       question.given.emplace_back(name);

@@ -257,6 +257,47 @@ TEST(RankWork, ExpertsAreSpreadOverTheirRanks) {
   EXPECT_DOUBLE_EQ(one.model_flops, 3 * 2 * s * linear + 6 * s * s * h);
 }
 
+/// Bytes that a pass's loops move.
+double moved_by_loops(const Pass& pass) {
+  double bytes = 0;
+  for (const Launch& launch : pass.launches)
+    if (launch.kernel.family == KernelFamily::kElementwise)
+      bytes += (launch.kernel.cost.bytes_read + launch.kernel.cost.bytes_written) * launch.count;
+  return bytes;
+}
+
+TEST(RankWork, OperatorsOneByOneMoveWhatEachReadsAndWrites) {
+  TransformerDescription llama = gpt();
+  llama.norm = Norm::kRms;
+  llama.dropout = false;
+  auto& attention = std::get<SoftmaxAttention>(llama.layers.front().mixer);
+  attention.key_value_heads = 4;  // 256 of 1,024 columns
+  attention.rotary_size = attention.head_size;
+  attention.query.bias = attention.output.bias = false;
+  auto& feed_forward = std::get<DenseFeedForward>(llama.layers.front().feed_forward);
+  feed_forward.gated = true;
+  feed_forward.up.bias = feed_forward.down.bias = false;
+  Strategy strategy;
+  strategy.wide_gradients = false;
+  const RankWork fused = work(strategy, llama);
+  strategy.eager = true;
+  const RankWork one = work(strategy, llama);
+  const double x = s * h, keys = x / 4, inner = 4 * x;
+  // Two norms of 6 + 8 + 4 + 8 + 8 + 6, positions of 6 + 8 + 6, keys and values to four times as
+  // many, an activation of 4 and a product of 6, two residuals of 6.
+  EXPECT_DOUBLE_EQ(moved_by_loops(one.forward),
+                   2 * 40 * x + 20 * (x + keys) + 2 * (2 * keys + 2 * x) + 10 * inner + 12 * x);
+  // Norms of 6 + 8 + 12 + 4 + 8 + 12 + 4 + 24 + 12 + 6, the same positions and sums, three
+  // gradients of 6, residuals as before, three inputs of gradients that meet, and attention's
+  // result with its gradient.
+  EXPECT_DOUBLE_EQ(moved_by_loops(one.backward), 2 * 96 * x + 20 * (x + keys) +
+                                                     2 * (2 * keys + 2 * x) + 18 * inner + 12 * x +
+                                                     3 * 6 * x + 4 * x);
+  EXPECT_EQ(products(one.forward), products(fused.forward));
+  EXPECT_EQ(one.dense_parameters, fused.dense_parameters);
+  EXPECT_EQ(one.model_flops, fused.model_flops);
+}
+
 TEST(RankWork, ScansMoveTheirOperandsOnceAndMultiplyBeside) {
   // Such sizes that inputs, B, C, states and scores within chunks have q numbers each, gates g.
   TransformerDescription model = gpt();

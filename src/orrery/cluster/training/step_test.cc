@@ -227,6 +227,26 @@ TEST(TrainingStep, AHostThatIsLateCostsTimeUnlessGraphsRun) {
   EXPECT_DOUBLE_EQ(m.evaluate(s).gaps.value, 0);
 }
 
+TEST(TrainingStep, WhatIsGatheredIsCopiedApart) {
+  // A picosecond a byte: loops alone.
+  const TrainingModel m = model(
+      [](const Kernel& k) {
+        return k.family == KernelFamily::kElementwise
+                   ? 1e-12 * (k.cost.bytes_read + k.cost.bytes_written)
+                   : 0;
+      },
+      nothing);
+  Strategy s = pipeline(1, 1, 8);
+  s.gpus = 8;
+  s.zero = 3;
+  const StepEstimate without = m.evaluate(s);
+  s.copied_shards = true;
+  const StepEstimate with = m.evaluate(s);
+  // Two bytes read and two written in either pass; of gradients two and four.
+  EXPECT_NEAR((with.forward - without.forward).value, 4e-12 * with.parameters, 1e-15);
+  EXPECT_NEAR((with.backward - without.backward).value, 10e-12 * with.parameters, 1e-15);
+}
+
 TEST(TrainingMemory, ZeroSharesTwelveBytesAParameter) {
   const TrainingModel m = model(attention_alone, nothing);
   Strategy s = pipeline(1, 1, 8);

@@ -218,6 +218,8 @@ TEST(Frameworks, SetWhatTheirDefaultsAre) {
   framework("fsdp").apply(fsdp);
   EXPECT_EQ(fsdp.zero, 3);
   EXPECT_FALSE(fsdp.wide_gradients || fsdp.fused_gradients);
+  EXPECT_TRUE(fsdp.eager && fsdp.copied_shards);
+  EXPECT_FALSE(megatron.eager || megatron.copied_shards);
 }
 
 TEST(Frameworks, HaveASourceAndAnUnknownOneIsRefusedWithTheNearest) {
