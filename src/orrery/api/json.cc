@@ -292,6 +292,13 @@ void read_question(const Json& json, TrainingQuestion& q) {
   const std::string gradients = text_of(json, "gradients", "fp32");
   if (gradients != "fp32" && gradients != "bf16") bad_field("gradients", "fp32 or bf16");
   s.wide_gradients = gradients == "fp32";
+  const std::string moments = text_of(json, "moments", "fp32");
+  if (moments != "fp32" && moments != "bf16") bad_field("moments", "fp32 or bf16");
+  s.narrow_moments = moments == "bf16";
+  s.loss = loss_kernel(text_of(json, "loss", "fp32"));
+  const std::string weights = text_of(json, "weights", "bf16");
+  if (weights != "bf16" && weights != "fp8") bad_field("weights", "bf16 or fp8");
+  s.narrow_weights = weights == "fp8";
   const std::string dispatch = text_of(json, "dispatch", "by-node");
   if (dispatch != "by-node" && dispatch != "all-to-all")
     bad_field("dispatch", "by-node or all-to-all");
@@ -307,7 +314,7 @@ void read_question(const Json& json, TrainingQuestion& q) {
   for (const auto& [field, name] :
        {std::pair("zero", "zero"), std::pair("attention", "attention"),
         std::pair("layers", "layers"), std::pair("gradients", "gradients"),
-        std::pair("overlap_tensor", "overlap-tensor"),
+        std::pair("loss", "loss"), std::pair("overlap_tensor", "overlap-tensor"),
         std::pair("overlap_experts", "overlap-experts"),
         std::pair("overlap_gradients", "overlap-gradients")})
     if (json.contains(field)) q.given.emplace_back(name);
@@ -329,7 +336,7 @@ TrainRequest train_request(const Json& json) {
   s.micro_batch = integer_of(json, "micro_batch", 1);
   if (s.micro_batch < 1 || s.global_batch < 1 || s.length < 1)
     throw_usage("train needs 'global_batch', and sizes above 0");
-  s.recompute = recompute_choice(text_of(json, "recompute", "none"));
+  set_recompute(s, text_of(json, "recompute", "none"));
   s.zero = count_of(json, "zero", 0, 0);
   if (s.zero > 3) bad_field("zero", "0 to 3");
   r.stragglers = texts_of(json, "stragglers");
@@ -368,6 +375,9 @@ std::vector<std::string_view> training_fields(std::initializer_list<std::string_
                                           "attention",
                                           "layers",
                                           "gradients",
+                                          "moments",
+                                          "weights",
+                                          "loss",
                                           "dispatch",
                                           "fused_router",
                                           "overlap_tensor",

@@ -28,10 +28,10 @@ constexpr std::array<Named<TrainingPrecision>, 5> kPrecisions = {
      {"fp8", TrainingPrecision::kFP8},
      {"mxfp8", TrainingPrecision::kMXFP8},
      {"nvfp4", TrainingPrecision::kNVFP4}}};
-constexpr std::array<Named<Recompute>, 4> kRecomputes = {{{"none", Recompute::kNone},
-                                                          {"selective", Recompute::kSelective},
-                                                          {"experts", Recompute::kExperts},
-                                                          {"full", Recompute::kFull}}};
+constexpr std::array<Named<LossKernel>, 4> kLosses = {{{"fp32", LossKernel::kWide},
+                                                       {"operators", LossKernel::kOperators},
+                                                       {"compiled", LossKernel::kCompiled},
+                                                       {"fused", LossKernel::kFused}}};
 constexpr std::array<Named<PipelineSchedule>, 3> kSchedules = {
     {{"1f1b", PipelineSchedule::kOneForwardOneBackward},
      {"gpipe", PipelineSchedule::kGpipe},
@@ -145,6 +145,7 @@ Strategy decided(const TrainingQuestion& question) {
     if (name == "overlap-experts") s.overlap_experts = asked.overlap_experts;
     if (name == "overlap-gradients") s.overlap_gradients = asked.overlap_gradients;
     if (name == "gradients") s.wide_gradients = asked.wide_gradients;
+    if (name == "loss") s.loss = asked.loss;
   }
   return s;
 }
@@ -168,10 +169,8 @@ TrainingPrecision training_precision(const std::string& text) {
   return chosen(kPrecisions, "number format", text);
 }
 std::string_view name(TrainingPrecision precision) { return named(kPrecisions, precision); }
-Recompute recompute_choice(const std::string& text) {
-  return chosen(kRecomputes, "recomputation", text);
-}
-std::string_view name(Recompute recompute) { return named(kRecomputes, recompute); }
+LossKernel loss_kernel(const std::string& text) { return chosen(kLosses, "loss", text); }
+std::string_view name(LossKernel loss) { return named(kLosses, loss); }
 PipelineSchedule pipeline_schedule(const std::string& text) {
   return chosen(kSchedules, "schedule", text);
 }
@@ -238,7 +237,7 @@ JsonAnswer strategy_json(const Strategy& s) {
           {"plain_first", s.plain_first},
           {"plain_last", s.plain_last},
           {"mtp", s.further_tokens},
-          {"recompute", name(s.recompute)},
+          {"recompute", recompute_in_words(s)},
           {"schedule", name(s.schedule)},
           {"zero", s.zero}};
 }
@@ -289,6 +288,8 @@ std::string to_json(const TrainAnswer& a, const TrainRequest& request) {
     communication[std::string(name(static_cast<TrafficCause>(i)))] = {
         {"total", e.traffic[i].value}, {"exposed", e.exposed[i].value}};
   json["communication"] = std::move(communication);
+  JsonAnswer by_stage = JsonAnswer::array();
+  for (const RankMemory& stage : a.memory_by_stage) by_stage.push_back(stage.total().value);
   json["memory"] = {{"total_bytes", e.memory.total().value},
                     {"weights_bytes", e.memory.weights.value},
                     {"gradients_bytes", e.memory.gradients.value},
@@ -296,6 +297,7 @@ std::string to_json(const TrainAnswer& a, const TrainRequest& request) {
                     {"activations_bytes", e.memory.activations.value},
                     {"working_bytes", e.memory.working.value},
                     {"other_bytes", e.memory.other.value},
+                    {"by_stage_bytes", by_stage},
                     {"capacity_bytes", a.capacity_bytes},
                     {"fits", a.fits}};
   json["gaps"] = a.gaps;

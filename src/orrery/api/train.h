@@ -50,8 +50,8 @@ struct TrainAnswer {
 /// "bf16", "fp16", "fp8", "mxfp8", "nvfp4"; `kUsage` for others.
 TrainingPrecision training_precision(const std::string& text);
 std::string_view name(TrainingPrecision precision);
-Recompute recompute_choice(const std::string& text);
-std::string_view name(Recompute recompute);
+LossKernel loss_kernel(const std::string& text);
+std::string_view name(LossKernel loss);
 PipelineSchedule pipeline_schedule(const std::string& text);
 std::string_view name(PipelineSchedule schedule);
 

@@ -170,15 +170,24 @@ TEST(Train, UnknownNamesAreRefusedWithTheNearest) {
   r.model = "llama3-8bb";
   EXPECT_THAT(refusal(r), testing::Pair(ErrorKind::kUsage, HasSubstr("llama3-8b")));
   EXPECT_THROW(training_precision("fp12"), Error);
-  EXPECT_THROW(recompute_choice("half"), Error);
+  Strategy s;
+  EXPECT_THROW(set_recompute(s, "half"), Error);
+  EXPECT_THROW(set_recompute(s, "mlp,"), Error);
+  EXPECT_THROW(loss_kernel("fp8"), Error);
   EXPECT_THROW(pipeline_schedule("2f2b"), Error);
 }
 
 TEST(Train, NamesOfChoicesGoBothWays) {
   for (const char* text : {"bf16", "fp16", "fp8", "mxfp8", "nvfp4"})
     EXPECT_EQ(name(training_precision(text)), text);
-  for (const char* text : {"none", "selective", "full"})
-    EXPECT_EQ(name(recompute_choice(text)), text);
+  for (const char* text : {"none", "selective", "experts", "operators", "full", "moe_act",
+                           "layernorm,moe_act", "core_attn,mla_up_proj,mlp,moe,shared_experts"}) {
+    Strategy s;
+    set_recompute(s, text);
+    EXPECT_EQ(recompute_in_words(s), text);
+  }
+  for (const char* text : {"fp32", "operators", "compiled", "fused"})
+    EXPECT_EQ(name(loss_kernel(text)), text);
   for (const char* text : {"1f1b", "gpipe", "zero-bubble"})
     EXPECT_EQ(name(pipeline_schedule(text)), text);
 }

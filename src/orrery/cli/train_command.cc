@@ -36,7 +36,9 @@ class TrainCommand final : public Command {
         ->capture_default_str();
     app.add_option("--recompute", recompute_,
                    "What is computed again instead of kept: none, selective (scores of "
-                   "attention), experts (feed-forward parts with experts), full (layers)")
+                   "attention), experts (feed-forward parts with experts), operators (all but "
+                   "attention and every second product), full (layers), or Megatron-Core's modules: "
+                   "core_attn, layernorm, moe_act, mla_up_proj, mlp, moe, shared_experts")
         ->type_name("WHAT")
         ->capture_default_str();
     app.add_option("--zero", s.zero,
@@ -75,7 +77,7 @@ class TrainCommand final : public Command {
 
   int run() override {
     options_.resolve(request_);
-    request_.strategy.recompute = recompute_choice(recompute_);
+    set_recompute(request_.strategy, recompute_);
     const TrainAnswer answer = Session().train(request_);
     if (!perfetto_.empty()) write_file(perfetto_, perfetto_trace(answer, request_));
     if (!html_.empty()) write_file(html_, training_page(answer, request_));

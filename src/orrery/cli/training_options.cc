@@ -28,8 +28,10 @@ void TrainingOptions::declare(CLI::App& app, TrainingQuestion& question) {
                  "Number format of the linear layers: bf16, fp16, fp8, mxfp8, nvfp4")
       ->type_name("T")
       ->capture_default_str();
-  app.add_option("--framework", question.framework,
-                 "Whose defaults hold: megatron-core, megatron-2022, megatron-2021, fsdp, maxtext")
+  app.add_option(
+         "--framework", question.framework,
+         "Whose defaults hold: megatron-core, megatron-2022, megatron-2021, fsdp, torchtitan, "
+         "maxtext")
       ->type_name("NAME")
       ->capture_default_str();
 }
@@ -50,6 +52,20 @@ void TrainingOptions::declare_how(CLI::App& app, TrainingQuestion& question) {
   app.add_option("--gradients", gradients_, "Number format gradients are summed in")
       ->type_name("T")
       ->check(CLI::IsMember({"fp32", "bf16"}));
+  app.add_option("--moments", moments_, "Number format of Adam's two moments [fp32]")
+      ->type_name("T")
+      ->check(CLI::IsMember({"fp32", "bf16"}));
+  app.add_option("--weights", weights_,
+                 "What linear layers in 8 bits keep of their weights: fp8, these alone, or as much "
+                 "as 16 bits hold (a copy for each pass, or 16 bits) [bf16]")
+      ->type_name("T")
+      ->check(CLI::IsMember({"bf16", "fp8"}));
+  app.add_option("--loss", loss_,
+                 "How the loss is computed, which says how much of the logits is held: fp32 (from "
+                 "a copy in 32 bits), operators (PyTorch's, one by one), compiled, fused (their "
+                 "gradient in their place) [as the framework does it]")
+      ->type_name("HOW")
+      ->check(CLI::IsMember({"fp32", "operators", "compiled", "fused"}));
   app.add_flag("--overlap-tensor,!--no-overlap-tensor", s.overlap_tensor,
                "Tensor-parallel traffic runs in pieces behind its products");
   app.add_flag("--overlap-experts,!--no-overlap-experts", s.overlap_experts,
@@ -81,9 +97,12 @@ void TrainingOptions::resolve(TrainingQuestion& question) const {
   s.fused_attention = attention_ != "unfused";
   s.eager = layers_ == "operators";
   s.wide_gradients = gradients_ != "bf16";
+  s.narrow_moments = moments_ == "bf16";
+  s.narrow_weights = weights_ == "fp8";
+  if (!loss_.empty()) s.loss = loss_kernel(loss_);
   s.once_a_node = dispatch_ != "all-to-all";
   for (const char* name : {"zero", "attention", "layers", "overlap-tensor", "overlap-experts",
-                           "overlap-gradients", "gradients"})
+                           "overlap-gradients", "gradients", "loss"})
     if (const CLI::Option* option = app_->get_option_no_throw("--" + std::string(name));
         option != nullptr && option->count() > 0)
       question.given.emplace_back(name);

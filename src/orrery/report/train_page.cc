@@ -300,7 +300,7 @@ std::string strategy_html(const TrainAnswer& a, const TrainRequest& request) {
       {"data parallel", number(s.data())},
       {"expert parallel", number(s.expert)},
       {"ZeRO", number(s.zero)},
-      {"recomputation", std::string(name(s.recompute))},
+      {"recomputation", recompute_in_words(s)},
       {"number format", std::string(name(s.precision))},
       {"global batch", fmt::format("{} sequences of {} tokens", s.global_batch, s.length)},
       {"micro-batches", fmt::format("{} of {}", s.micro_batches(), s.micro_batch)},

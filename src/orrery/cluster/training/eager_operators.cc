@@ -1,3 +1,5 @@
+#include <numeric>
+
 #include "orrery/cluster/training/layer_builder.h"
 
 namespace orrery {
@@ -51,9 +53,11 @@ void LayerBuilder::eager_gate_backward(double elements) {
 }
 
 void LayerBuilder::linears(std::initializer_list<int64_t> widths, bool bias) {
-  int64_t all = 0;
-  for (const int64_t width : widths) all += width;
-  if (!s_.eager) return linear(tokens_, all, model_.hidden, bias);
+  if (!s_.eager) {
+    next_product_is(widths);
+    return linear(tokens_, std::accumulate(widths.begin(), widths.end(), int64_t{0}), model_.hidden,
+                  bias);
+  }
   for (const int64_t width : widths) linear(tokens_, width, model_.hidden, bias);
   // Gradients of their one input meet.
   for (size_t i = 1; i < widths.size(); ++i)

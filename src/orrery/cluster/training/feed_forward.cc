@@ -27,21 +27,30 @@ void LayerBuilder::dense(const DenseFeedForward& f, int64_t rows) {
     linears({inner, inner}, f.up.bias);
   else
     linear(rows, (f.gated ? 2 : 1) * inner, model_.hidden, f.up.bias);
-  activate(static_cast<double>(rows) * static_cast<double>(inner), f.gated);
+  activate(static_cast<double>(rows) * static_cast<double>(inner), f.gated, false);
   linear(rows, model_.hidden, inner, false, true, casts_activations());
   if (f.down.bias) work_.dense_parameters += static_cast<double>(model_.hidden);
 }
 
-void LayerBuilder::activate(double elements, bool gated) {
+void LayerBuilder::activate(double elements, bool gated, bool of_experts) {
   const double in = gated ? 2 : 1;
-  if (s_.eager && gated) {
-    eager_gate_forward(elements);
+  const bool eager = s_.eager && gated;
+  if (eager)
     eager_gate_backward(elements);
-  } else {
-    forward(bytes_loop(elements, in * kHalf, kHalf));
+  else
     backward(bytes_loop(elements, (in + 1) * kHalf, in * kHalf));
-  }
-  work_.kept_bytes += elements * (in * kHalf + kept_input());
+  work_.kept_bytes += elements * in * kHalf;
+  const auto run = [&] {
+    if (eager)
+      eager_gate_forward(elements);
+    else
+      forward(bytes_loop(elements, in * kHalf, kHalf));
+    work_.kept_bytes += elements * kept_input();
+  };
+  if (of_experts)
+    part(Module::kExpertActivation, run);
+  else
+    run();
 }
 
 void LayerBuilder::feed(const MixtureOfExperts& m) {
@@ -64,13 +73,17 @@ void LayerBuilder::feed(const MixtureOfExperts& m) {
   }
   const int64_t local = std::max<int64_t>(1, m.experts / s_.expert);
   grouped(local, rows, (m.gated ? 2 : 1) * m.inner, width);
-  activate(rows * static_cast<double>(m.inner), m.gated);
+  activate(rows * static_cast<double>(m.inner), m.gated, true);
   grouped(local, rows, width, m.inner);
-  work_.kept_bytes += moved * (kHalf + kept_input());
+  // What goes into experts. What comes out is not: tokens are weighed by their router's scores
+  // before the second product (Megatron-Core since 0.12; arXiv:2603.07685, sec. 4).
+  work_.kept_bytes += moved * kept_input();
   if (m.shared) {
-    enter();
-    dense(*m.shared, tokens_);
-    leave();
+    part(Module::kSharedExperts, [&] {
+      enter();
+      dense(*m.shared, tokens_);
+      leave();
+    });
     forward(elementwise(own(model_.hidden), 3));
   }
   if (m.beside) dense(*m.beside, tokens_);
@@ -119,6 +132,7 @@ void LayerBuilder::grouped(int64_t local, double rows, int64_t n, int64_t k) {
   backward(product(dtype, n, k, m), count);
   accumulate(static_cast<double>(local * n) * static_cast<double>(k));
   if (narrow_) {
+    work_.narrow_parameters += static_cast<double>(local * n) * static_cast<double>(k);
     // Expert by expert, as their products.
     forward(quantise(rows / count * static_cast<double>(k)), count, c_.cast);
     backward(quantise(rows / count * static_cast<double>(n)), count, c_.cast);

@@ -41,6 +41,28 @@ LayerBuilder::LayerBuilder(const TransformerDescription& model, const Strategy& 
       tokens_(strategy.micro_batch * strategy.length / strategy.context),
       own_tokens_(strategy.sequence ? tokens_ / strategy.tensor : tokens_) {}
 
+namespace {
+
+/// The most bytes that are held of a logit.
+double held_of_logits(const Strategy& s) {
+  switch (s.loss) {
+    case LossKernel::kWide:  // as written and as softmax, which becomes the gradient
+      return kHalf + kWide;
+    case LossKernel::kOperators:
+      // Softmax's logarithm and two gradients in 32 bits, and a block of half the size that held
+      // them as written and fits none of those. Tensor ranks share words by operators that hold one
+      // more (torch.distributed.tensor.parallel.loss_parallel).
+      return kHalf + (s.tensor > 1 ? 4 : 3) * kWide;
+    case LossKernel::kCompiled:
+      return 2 * kHalf;
+    case LossKernel::kFused:
+      break;
+  }
+  return kHalf;
+}
+
+}  // namespace
+
 RankWork LayerBuilder::finish() {
   const bool full = s_.recompute == Recompute::kFull;
   if (full) {
@@ -48,6 +70,19 @@ RankWork LayerBuilder::finish() {
     // Layers begin with what was kept: their input, split over tensor ranks where sequences are.
     work_.working_bytes += work_.kept_bytes;
     work_.kept_bytes = own(model_.hidden) * kHalf;
+  }
+  if (s_.recompute == Recompute::kOperators) {
+    work_.again = work_.forward;
+    for (const Launch& kept : not_again_.launches)
+      for (Launch& launch : work_.again.launches)
+        if (launch.kernel == kept.kernel && launch.times == kept.times) launch.count -= kept.count;
+    std::erase_if(work_.again.launches, [](const Launch& launch) { return launch.count <= 0; });
+    // Sums over tensor ranks are kept.
+    std::erase_if(work_.again.traffic, [](const Traffic& traffic) {
+      return traffic.call.kind == CollectiveKind::kReduceScatter;
+    });
+    work_.working_bytes += work_.kept_bytes;
+    work_.kept_bytes = own(model_.hidden) * kHalf + results_kept_;
   }
   work_.weight_share = backward_flops_ > 0 ? weight_flops_ / backward_flops_ : 0;
   return std::move(work_);
@@ -57,7 +92,7 @@ void LayerBuilder::layer(const Layer& layer) {
   const bool parallel =
       layer.norms == NormPlacement::kParallel || layer.norms == NormPlacement::kParallelOneNorm;
   if (!std::holds_alternative<std::monostate>(layer.mixer)) {
-    norm();
+    norm(kept_input());
     if (layer.norms == NormPlacement::kBoth) norm();
     enter();
     std::visit([&](const auto& mixer) { mix(mixer); }, layer.mixer);
@@ -65,17 +100,12 @@ void LayerBuilder::layer(const Layer& layer) {
     if (!parallel) residual();
   }
   if (!std::holds_alternative<std::monostate>(layer.feed_forward)) {
-    if (layer.norms != NormPlacement::kParallelOneNorm) norm();
+    // A router reads 16 bits.
+    const bool routed = std::holds_alternative<MixtureOfExperts>(layer.feed_forward);
+    if (layer.norms != NormPlacement::kParallelOneNorm) norm(routed ? kHalf : kept_input());
     if (layer.norms == NormPlacement::kBoth) norm();
-    const double kept = work_.kept_bytes;
-    const Pass before = s_.recompute == Recompute::kExperts ? work_.forward : Pass();
-    std::visit([&](const auto& part) { feed(part); }, layer.feed_forward);
-    if (s_.recompute == Recompute::kExperts &&
-        std::holds_alternative<MixtureOfExperts>(layer.feed_forward)) {
-      work_.again = difference(work_.forward, before);
-      work_.working_bytes = std::max(work_.working_bytes, work_.kept_bytes - kept);
-      work_.kept_bytes = kept;
-    }
+    part(routed ? Module::kExperts : Module::kFeedForward,
+         [&] { std::visit([&](const auto& f) { feed(f); }, layer.feed_forward); });
     residual();
   }
 }
@@ -111,14 +141,14 @@ void LayerBuilder::head() {
     work_.dense_parameters -= static_cast<double>(words * model_.hidden);
   const double logits = tokens() * static_cast<double>(words);
   const double width = s_.wide_scores ? kWide : kHalf;  // of logits as they are written
-  if (s_.eager) {
+  if (s_.loss == LossKernel::kOperators) {
     eager_loss(logits);
   } else {
     forward(bytes_loop(logits, width, width - kHalf), 1, c_.loss);
     backward(bytes_loop(logits, width, width), 1, c_.loss_backward);
   }
   work_.kept_bytes += own(model_.hidden) * kHalf;
-  work_.working_bytes += logits * (kHalf + kWide);
+  work_.working_bytes += logits * held_of_logits(s_);
   if (s_.tensor > 1) {
     (void)talk(work_.forward, CollectiveKind::kAllReduce, tokens() * kWide, tensor_group(),
                TrafficCause::kTensor, 3);
@@ -191,6 +221,7 @@ Traffic* LayerBuilder::talk(Pass& pass, CollectiveKind kind, double bytes, RankG
 void LayerBuilder::enter() {
   if (s_.tensor == 1) return;
   const double bytes = tokens() * static_cast<double>(model_.hidden) * kHalf;
+  if (s_.sequence && s_.torch_native) work_.kept_bytes += bytes;
   if (!s_.sequence) {
     // The gradient of a copy is a sum.
     sum_of_gradients(CollectiveKind::kAllReduce, bytes);
@@ -218,6 +249,7 @@ void LayerBuilder::leave() {
   mark(talk(work_.forward,
             s_.sequence ? CollectiveKind::kReduceScatter : CollectiveKind::kAllReduce, bytes,
             tensor_group(), TrafficCause::kTensor));
+  if (s_.sequence) results_kept_ += own(model_.hidden) * kHalf;
   leave_backward();
 }
 
@@ -242,7 +274,9 @@ void LayerBuilder::linear(int64_t m, int64_t n, int64_t k, bool bias, bool narro
   const std::string_view dtype = low ? dtype_of(s_.precision) : dtype_of(plain());
   const double flops =
       2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
-  forward(product(dtype, m, n, k));
+  const Kernel results = product(dtype, m, n, k);
+  forward(results);
+  keep_every_second(results, m, n);
   backward(product(dtype, m, k, n));
   const Kernel weights = product(dtype, n, k, m);
   backward(weights);
@@ -254,6 +288,7 @@ void LayerBuilder::linear(int64_t m, int64_t n, int64_t k, bool bias, bool narro
   }
   accumulate(static_cast<double>(n) * static_cast<double>(k));
   if (low) {
+    work_.narrow_parameters += static_cast<double>(n) * static_cast<double>(k);
     const double x = static_cast<double>(m) * static_cast<double>(k);
     const double y = static_cast<double>(m) * static_cast<double>(n);
     // No norm writes 4 bits.
@@ -295,18 +330,35 @@ Kernel LayerBuilder::quantise(double elements) const {
   }
 }
 
-void LayerBuilder::norm() {
+void LayerBuilder::keep_every_second(const Kernel& product, int64_t m, int64_t n) {
+  if (s_.recompute != Recompute::kOperators) return;
+  if (widths_.empty()) widths_ = {n};
+  for (const int64_t width : widths_)
+    if (products_++ % 2 == 0) {
+      results_kept_ += static_cast<double>(m) * static_cast<double>(width) * kHalf;
+      add(not_again_, product, static_cast<double>(width) / static_cast<double>(n), 1);
+    }
+  widths_.clear();
+}
+
+void LayerBuilder::norm(double kept) {
+  const double elements = own(model_.hidden);
   const bool eager = s_.eager && model_.norm != Norm::kLayer;
   if (eager) {
-    eager_norm_forward(own(model_.hidden));
-    eager_norm_backward(own(model_.hidden));
+    eager_norm_backward(elements);
   } else {
-    forward(elementwise(own(model_.hidden), 2));
     // Gradients of the input, then of the scale: both read the input and what comes back.
-    backward(bytes_loop(own(model_.hidden), 2 * kHalf, kHalf));
-    backward(bytes_loop(own(model_.hidden), 2 * kHalf, 0));
+    backward(bytes_loop(elements, 2 * kHalf, kHalf));
+    backward(bytes_loop(elements, 2 * kHalf, 0));
   }
-  work_.kept_bytes += own(model_.hidden) * 2 * kHalf;  // its input, and its result for what follows
+  work_.kept_bytes += elements * kHalf;
+  part(Module::kNorms, [&] {
+    if (eager)
+      eager_norm_forward(elements);
+    else
+      forward(elementwise(elements, 2));
+    work_.kept_bytes += elements * kept;
+  });
   work_.dense_parameters +=
       static_cast<double>(model_.hidden) * (model_.norm == Norm::kLayer ? 2 : 1);
 }

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "orrery/cluster/training/rank_work.h"
@@ -36,6 +38,15 @@ class LayerBuilder {
   RankGroup tensor_group() const { return {s_.tensor, 1}; }
   RankGroup context_group() const { return {s_.context, s_.tensor}; }
   RankGroup expert_group() const { return {s_.expert, 1}; }
+
+  /// What `build` adds is computed again where the strategy says so of the part, and not within
+  /// another that is: all but what it begins with is then held for one layer at a time.
+  template <typename Build>
+  void part(Module module, const Build& build);
+  /// The next product is several of these widths where operators are recomputed one by one.
+  void next_product_is(std::vector<int64_t> widths) { widths_ = std::move(widths); }
+  /// Of a product's results every second one is kept, its kernel in that share not run again.
+  void keep_every_second(const Kernel& product, int64_t m, int64_t n);
 
   static void add(Pass& pass, const Kernel& kernel, double count, double times);
   /// What `after` has and `before`, of which it grew, has not.
@@ -80,7 +91,8 @@ class LayerBuilder {
   /// Transformer Engine casts where it computes activations only with one scale a tensor.
   bool casts_activations() const { return s_.precision == TrainingPrecision::kFP8; }
 
-  void norm();
+  /// `kept`: bytes of an element that what follows keeps of the result.
+  void norm(double kept = kHalf);
   /// x + dropout(f(x) + bias); in the backward pass two gradients meet.
   void residual();
 
@@ -122,6 +134,8 @@ class LayerBuilder {
   };
   /// softmax(q·kᵀ)·v. Of a sequence that ranks share, each sees on average half of all keys.
   void attend(const Heads& a);
+  /// Queries, keys and values, which attention keeps.
+  void keep_operands(const Heads& a);
   /// Keys and values go round while attention computes on those at hand.
   void exchange_context(int64_t width);
   void gate(int64_t width);
@@ -133,8 +147,8 @@ class LayerBuilder {
   void feed(const DenseFeedForward& f);
   void feed(const MixtureOfExperts& m);
   void dense(const DenseFeedForward& f, int64_t rows);
-  /// The product's result and the activation's are kept.
-  void activate(double elements, bool gated);
+  /// The product's result and the activation's are kept; experts' can be computed again.
+  void activate(double elements, bool gated, bool of_experts);
   /// `bytes` of a rank's tokens, each to `active` experts. Between nodes a token goes once to each
   /// node that has one of its experts, and from there to its devices (DeepEP; HybridEP): of N
   /// nodes that is N·(1 − (1 − 1/N)^active) on average. Without `once_a_node`, `active` copies go
@@ -159,6 +173,28 @@ class LayerBuilder {
   RankWork work_;
   double backward_flops_ = 0, weight_flops_ = 0;
   std::optional<size_t> sum_behind_;  ///< Traffic that goes behind the next weight gradient.
+  bool inside_part_ = false;          ///< Of what is computed again.
+  // Where operators are computed again:
+  std::vector<int64_t> widths_;
+  size_t products_ = 0;
+  double results_kept_ = 0;
+  Pass not_again_;
 };
+
+template <typename Build>
+void LayerBuilder::part(Module module, const Build& build) {
+  if (inside_part_ || !computes_again(s_, module)) return build();
+  const double kept = work_.kept_bytes;
+  const Pass before = work_.forward;
+  inside_part_ = true;
+  build();
+  inside_part_ = false;
+  const Pass again = difference(work_.forward, before);
+  for (const Launch& launch : again.launches)
+    add(work_.again, launch.kernel, launch.count, launch.times);
+  work_.again.traffic.insert(work_.again.traffic.end(), again.traffic.begin(), again.traffic.end());
+  work_.working_bytes = std::max(work_.working_bytes, work_.kept_bytes - kept);
+  work_.kept_bytes = kept;
+}
 
 }  // namespace orrery

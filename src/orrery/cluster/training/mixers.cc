@@ -36,12 +36,14 @@ void LayerBuilder::mix(const SoftmaxAttention& a) {
     repeat_heads(tokens() * static_cast<double>(heads * (a.head_size + a.value_head_size)),
                  static_cast<double>(heads) / static_cast<double>(groups));
   exchange_context(key_width + value_width);
-  attend({.heads = heads,
-          .groups = groups,
-          .head = a.head_size,
-          .value_head = a.value_head_size,
-          .window = a.window,
-          .sinks = a.sinks});
+  const Heads shape = {.heads = heads,
+                       .groups = groups,
+                       .head = a.head_size,
+                       .value_head = a.value_head_size,
+                       .window = a.window,
+                       .sinks = a.sinks};
+  keep_operands(shape);
+  attend(shape);
   if (a.indexer) gaps_.emplace_back("the indexer of sparse attention is left out in training");
   if (a.gate != OutputGate::kNone) gate(width);
   linear(tokens_, model_.hidden, heads * a.value_head_size, false, true, false);
@@ -51,36 +53,38 @@ void LayerBuilder::mix(const SoftmaxAttention& a) {
 void LayerBuilder::mix(const LatentAttention& a) {
   const int64_t heads = a.heads / s_.tensor;
   const int64_t head = a.nope_size + a.rope_size;
+  const Heads shape = {.heads = heads,
+                       .groups = heads,
+                       .head = head,
+                       .value_head = a.value_size,
+                       .window = 0,
+                       .sinks = false};
   // Down-projections are kept whole by every tensor rank, which runs its own tokens.
   if (a.query_rank > 0) {
     whole_linear(a.query_rank, model_.hidden);
     forward(elementwise(own(a.query_rank), 2));
     backward(bytes_loop(own(a.query_rank), 2 * kHalf, kHalf));
-    linear(tokens_, heads * head, a.query_rank, false);
     work_.kept_bytes += own(a.query_rank) * 2 * kHalf;
-  } else {
-    linear(tokens_, heads * head, model_.hidden, false);
   }
   whole_linear(a.latent_rank + a.rope_size, model_.hidden);
   forward(elementwise(own(a.latent_rank), 2));
   backward(bytes_loop(own(a.latent_rank), 2 * kHalf, kHalf));
-  linear(tokens_, heads * (a.nope_size + a.value_size), a.latent_rank, false);
   work_.kept_bytes += own(a.latent_rank) * 2 * kHalf;
-  if (a.rotated) {
-    const double rotated = tokens() * static_cast<double>(heads * head);
-    // Keys of all heads are put together from their two parts.
-    for (int i = 0; i < 2; ++i) {
-      forward(elementwise(rotated, 2));
-      backward(elementwise(rotated, 2));
+  part(Module::kLatentUp, [&] {
+    linear(tokens_, heads * head, a.query_rank > 0 ? a.query_rank : model_.hidden, false);
+    linear(tokens_, heads * (a.nope_size + a.value_size), a.latent_rank, false);
+    if (a.rotated) {
+      const double rotated = tokens() * static_cast<double>(heads * head);
+      // Keys of all heads are put together from their two parts.
+      for (int i = 0; i < 2; ++i) {
+        forward(elementwise(rotated, 2));
+        backward(elementwise(rotated, 2));
+      }
     }
-  }
+    keep_operands(shape);
+  });
   exchange_context(heads * (head + a.value_size));
-  attend({.heads = heads,
-          .groups = heads,
-          .head = head,
-          .value_head = a.value_size,
-          .window = 0,
-          .sinks = false});
+  attend(shape);
   if (a.indexer) gaps_.emplace_back("the indexer of sparse attention is left out in training");
   if (a.gate != OutputGate::kNone) gate(heads * a.value_size);
   linear(tokens_, model_.hidden, heads * a.value_size, false, true, false);
@@ -163,10 +167,15 @@ void LayerBuilder::scan(const StateSpace& m, int64_t heads, int64_t groups) {
   note("state-space scans are timed by kernels written for it, measured on an H200");
 }
 
+void LayerBuilder::keep_operands(const Heads& a) {
+  const double qkv = static_cast<double>(a.heads * a.head + a.groups * (a.head + a.value_head));
+  work_.kept_bytes += tokens() * qkv * kHalf;
+}
+
 void LayerBuilder::attend(const Heads& a) {
   const double width = static_cast<double>(a.heads * a.value_head);
-  const double qkv = static_cast<double>(a.heads * a.head + a.groups * (a.head + a.value_head));
-  work_.kept_bytes += tokens() * (qkv + width) * kHalf;
+  // Its result, which the projection that follows keeps in its own format as well.
+  work_.kept_bytes += tokens() * width * (narrow_ ? kHalf + kept_input() : kHalf);
   const int64_t queries = s_.length / s_.context;
   const double seen = a.window > 0 && a.window < s_.length ? static_cast<double>(a.window)
                                                            : static_cast<double>(s_.length) / 2;
@@ -181,9 +190,17 @@ void LayerBuilder::attend(const Heads& a) {
             s_.micro_batch, a.heads, a.groups, queries, split ? s_.length / 2 : s_.length, a.head,
             a.value_head, split ? "false" : "true", a.window < s_.length ? a.window : 0));
     forward(kernel);
+    // Asked for by name it runs again, though there is nothing but a sum a row that it kept.
+    if (s_.recompute == Recompute::kModules && computes_again(s_, Module::kCoreAttention))
+      add(work_.again, kernel, 1, 1);
+    const double sums = tokens() * static_cast<double>(a.heads) * kWide;
+    if (s_.recompute == Recompute::kOperators) {
+      add(not_again_, kernel, 1, 1);
+      results_kept_ += tokens() * width * kHalf + sums;
+    }
     backward(kernel, 1, a.head > 128 ? c_.attention_backward_wide : c_.attention_backward);
     backward(bytes_loop(tokens() * width, 2 * kHalf, 0));
-    work_.kept_bytes += tokens() * static_cast<double>(a.heads) * kWide;
+    work_.kept_bytes += sums;
     return;
   }
   const int64_t batch = s_.micro_batch * a.heads;
@@ -207,8 +224,9 @@ void LayerBuilder::attend(const Heads& a) {
                 : bytes_loop(scores, 2 * kHalf, kHalf));
   backward(kernels::product(half_, batch, queries, a.head, s_.length));
   backward(kernels::product(half_, batch, s_.length, a.head, queries));
-  if (s_.recompute == Recompute::kSelective) {
-    work_.again = inner;
+  if (computes_again(s_, Module::kCoreAttention)) {
+    for (const Launch& launch : inner.launches)
+      add(work_.again, launch.kernel, launch.count, launch.times);
   } else {
     work_.kept_bytes += scores * (model_.dropout ? 2 * kHalf + kMask : kHalf);
   }

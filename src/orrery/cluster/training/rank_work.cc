@@ -105,7 +105,8 @@ Pass optimizer_pass(double held, double updated, const Strategy& strategy) {
   loop(updated, gradient, 0);           // their norm
   loop(updated, gradient, gradient);    // … and clipping, taken to be needed
   // Weights and two moments in 32 bits, the copy in 16.
-  loop(updated, 3 * kWide + gradient, 3 * kWide);
+  const double moment = strategy.narrow_moments ? kHalf : kWide;
+  loop(updated, kWide + 2 * moment + gradient, kWide + 2 * moment);
   loop(updated, kWide, kHalf);
   return pass;
 }

@@ -158,6 +158,82 @@ TEST(RankWork, FusedAttentionKeepsNoScores) {
   EXPECT_DOUBLE_EQ(attention, 2.5);
 }
 
+TEST(RankWork, SingleModulesAreComputedAgain) {
+  const double kept = 34 * s * b * h / t + 4 * a * s * b / t;
+  const auto with = [](const std::string& modules) {
+    Strategy strategy = tensor_parallel(true);
+    strategy.fused_attention = true;
+    set_recompute(strategy, modules);
+    return work(strategy);
+  };
+  // Of each of two norms the result.
+  const RankWork norms = with("layernorm");
+  EXPECT_DOUBLE_EQ(norms.kept_bytes, kept - 4 * s * b * h / t);
+  EXPECT_DOUBLE_EQ(norms.working_bytes, 2 * s * b * h / t);
+  EXPECT_EQ(products(norms.again), 0);
+  // Two tensors of 4h; what goes in and its gathering stay.
+  const RankWork feed = with("mlp");
+  EXPECT_DOUBLE_EQ(feed.kept_bytes, kept - 16 * s * b * h / t);
+  EXPECT_DOUBLE_EQ(products(feed.again), 16 * b * s * h * h / t);
+  EXPECT_EQ(calls(feed.again).size(), 2U);
+  EXPECT_DOUBLE_EQ(with("layernorm,mlp").kept_bytes, kept - 20 * s * b * h / t);
+  // A fused kernel has no scores to keep, but runs again where that is asked for.
+  const RankWork attention = with("core_attn");
+  EXPECT_DOUBLE_EQ(attention.kept_bytes, kept);
+  ASSERT_EQ(attention.again.launches.size(), 1U);
+  EXPECT_EQ(attention.again.launches[0].kernel.family, KernelFamily::kAttention);
+  // Neither experts nor latent vectors here.
+  const RankWork others = with("moe_act,mla_up_proj,moe,shared_experts");
+  EXPECT_DOUBLE_EQ(others.kept_bytes, kept);
+  EXPECT_THAT(others.again.launches, IsEmpty());
+}
+
+TEST(RankWork, EverySecondProductIsKeptWhereOperatorsAreComputedAgain) {
+  Strategy strategy = tensor_parallel(true, Recompute::kOperators);
+  strategy.fused_attention = true;
+  const RankWork one = work(strategy);
+  // The input; queries, values and the feed-forward part's first product, the first, third and
+  // fifth; attention's result and its sums; two sums over tensor ranks.
+  EXPECT_DOUBLE_EQ(one.kept_bytes, (2 + 2 + 2 + 8 + 2 + 2 * 2) * s * b * h / t + 4 * a * s * b / t);
+  EXPECT_NEAR(products(one.again), (24 - 2 - 2 - 8) * b * s * h * h / t, 1);
+  for (const Launch& launch : one.again.launches)
+    EXPECT_NE(launch.kernel.family, KernelFamily::kAttention);
+  for (const auto& [kind, bytes] : calls(one.again)) EXPECT_EQ(kind, CollectiveKind::kAllGather);
+}
+
+TEST(RankWork, LayersInEightBitsKeepTheirInputsInThem) {
+  Strategy strategy = tensor_parallel(true);
+  strategy.fused_attention = true;
+  strategy.precision = TrainingPrecision::kFP8;
+  // Two norms' results (2) and what goes into the second product (4) in one byte instead of two;
+  // attention's result in both.
+  EXPECT_DOUBLE_EQ(work(strategy).kept_bytes, (34 - 2 - 4 + 1) * s * b * h / t + 4 * a * s * b / t);
+  EXPECT_DOUBLE_EQ(work(strategy).narrow_parameters, 12 * h * h / t);
+}
+
+TEST(RankWork, PyTorchKeepsSequencesItGathered) {
+  Strategy strategy = tensor_parallel(true);
+  const double kept = work(strategy).kept_bytes;
+  strategy.torch_native = true;
+  EXPECT_DOUBLE_EQ(work(strategy).kept_bytes, kept + 2 * 2 * s * b * h);
+}
+
+TEST(RankWork, LogitsAreHeldAsTheLossIsComputed) {
+  Strategy strategy = tensor_parallel(true);
+  const double logits = s * b * 51200 / t;
+  const auto held = [&](LossKernel loss) {
+    strategy.loss = loss;
+    return head_work(gpt(), strategy, {}).working_bytes / logits;
+  };
+  EXPECT_DOUBLE_EQ(held(LossKernel::kWide), 2 + 4);
+  EXPECT_DOUBLE_EQ(held(LossKernel::kOperators), 2 + 4 * 4);
+  EXPECT_DOUBLE_EQ(held(LossKernel::kCompiled), 2 + 2);
+  EXPECT_DOUBLE_EQ(held(LossKernel::kFused), 2);
+  strategy.gpus = strategy.tensor = 1;
+  strategy.sequence = false;
+  EXPECT_DOUBLE_EQ(held(LossKernel::kOperators) / t, 2 + 3 * 4);
+}
+
 TEST(RankWork, ContextParallelRanksHoldAPartOfTheSequence) {
   Strategy split = tensor_parallel(true);
   split.fused_attention = true;
@@ -243,6 +319,23 @@ TEST(RankWork, ARouterRunsAsAFewKernelsOrOperatorByOperator) {
   EXPECT_EQ(of(fused.forward, 1).loops, 6);
   EXPECT_EQ(of(fused.forward, 1).choices, 0);
   EXPECT_EQ(of(fused.backward, 1).loops, 3);
+}
+
+TEST(RankWork, ExpertsKeepWhatGoesIntoTheirProducts) {
+  Strategy strategy;
+  strategy.gpus = strategy.expert = strategy.global_batch = 8;
+  const double rows = 2048 * 8;
+  const auto kept = [&](const std::string& recompute) {
+    set_recompute(strategy, recompute);
+    return work(strategy, mixture()).kept_bytes;
+  };
+  const double all = kept("none");
+  // Of 512 numbers a row what goes into the second product; all of a row, with what goes in, the
+  // first one's two results, and the router's scores twice in 32 bits.
+  EXPECT_DOUBLE_EQ(all - kept("moe_act"), rows * 512 * 2);
+  EXPECT_DOUBLE_EQ(all - kept("moe"), rows * (h + 3 * 512) * 2 + 2048 * 64 * 2 * 4);
+  EXPECT_DOUBLE_EQ(kept("moe,moe_act"), kept("experts"));
+  EXPECT_DOUBLE_EQ(kept("mlp"), all);
 }
 
 TEST(RankWork, ExpertsAreSpreadOverTheirRanks) {

@@ -5,6 +5,7 @@
 #include <numbers>
 #include <numeric>
 
+#include "orrery/cluster/training/layer_builder.h"
 #include "orrery/kernel/power.h"
 #include "orrery/model/composition.h"
 #include "orrery/model/torch/torch_kernels.h"
@@ -196,29 +197,31 @@ std::vector<RankMemory> TrainingModel::memory_of(const Parts& parts, const Strat
   const auto stages = static_cast<size_t>(s.pipeline);
   std::vector<RankMemory> by_stage;
   for (size_t stage = 0; stage < stages; ++stage) {
-    double dense = 0, experts = 0, kept = 0, working = 0;
+    double dense = 0, experts = 0, narrow = 0, kept = 0, working = 0, at_loss = 0;
     for (size_t i = 0; i < parts.works.size(); ++i) {
       const double n = parts.counts[i][stage];
       if (n == 0) continue;
       const RankWork& w = parts.works[i];
       dense += n * w.dense_parameters;
       experts += n * w.expert_parameters;
+      narrow += n * w.narrow_parameters;
       // Of head and embedding one micro-batch is in flight at a time; blocks of further tokens are
       // layers.
-      if (i < parts.embedding || i == parts.further)
-        kept += n * w.kept_bytes;
+      if (i < parts.embedding || i == parts.further) kept += n * w.kept_bytes;
+      if (i == parts.head)
+        at_loss = w.kept_bytes + w.working_bytes;
       else
-        working = std::max(working, w.kept_bytes);
-      working = std::max(working, w.working_bytes);
+        working = std::max(working, w.working_bytes + (i == parts.embedding ? w.kept_bytes : 0));
     }
-    // 1F1B holds as many micro-batches as there are stages behind; interleaving a share more
-    // (Korthikanti et al. 2022, sec. 4.2.3).
+    // 1F1B holds as many micro-batches as there are stages behind. Interleaving, stage r of p has
+    // 2·(p − r − 1) + (v − 1)·p chunks of v behind it when it begins to alternate, and one at hand:
+    // on the first stage a share more than 1F1B (Korthikanti et al. 2022, sec. 4.2.3), on the last
+    // nearly as many (Megatron-Core, pipeline_parallel/schedules.py).
     const auto m = static_cast<double>(s.micro_batches());
     double flight = m;
     if (s.schedule != PipelineSchedule::kGpipe) {
-      const auto behind = static_cast<double>(stages - stage);
-      flight = behind;
-      if (s.chunks > 1) flight += static_cast<double>(stages - 1) / s.chunks;
+      const auto all = static_cast<double>(stages), before = static_cast<double>(stage);
+      flight = s.chunks > 1 ? all + (all - 1 - 2 * before) / s.chunks : all - before;
       flight = std::min(flight, m);
     }
     const double dense_shards = s.zero > 0 ? s.dense_replicas() : 1;
@@ -226,19 +229,34 @@ std::vector<RankMemory> TrainingModel::memory_of(const Parts& parts, const Strat
     const double shared = dense / dense_shards + experts / expert_shards;
     const double gradient = s.wide_gradients ? 4 : 2;
     RankMemory here;
-    here.weights = Bytes(2 * (s.zero == 3 ? shared : dense + experts));
+    const double narrowed = s.narrow_weights ? narrow / (dense + experts) : 0;
+    here.weights = Bytes((2 - narrowed) * (s.zero == 3 ? shared : dense + experts));
     here.gradients = Bytes(gradient * (s.zero >= 2 ? shared : dense + experts));
-    here.optimizer = Bytes(12 * shared);  // 32-bit weights and two moments
+    if (s.torch_native && s.zero > 0 && s.zero < 3) here.gradients += Bytes(kWide * shared);
+    // 32-bit weights and two moments.
+    here.optimizer = Bytes((s.narrow_moments ? 4 + 2 * 2 : 4 + 2 * 4) * shared);
     here.activations = Bytes(kept * flight);
-    here.working = Bytes(working);
+    here.working = Bytes(std::max(working, at_loss));
+    // Between stages, of every micro-batch: what comes in, and the gradient of what goes out.
+    if (s.torch_native && stages > 1) {
+      const double ends = stage == 0 || stage + 1 == stages ? 1 : 2;
+      here.working +=
+          Bytes(ends * m * kHalf * static_cast<double>(s.micro_batch * s.length * model_.hidden) /
+                (s.context * (s.sequence ? s.tensor : 1)));
+    }
     here.other = constants_.context;
     if (s.zero == 3) {
-      // Two layers are gathered at a time, with the gradients of one.
+      // Two layers are gathered at a time, with the gradients of one; at the loss the first of the
+      // backward pass is. Embedding and head are one more group, which stays from the forward pass
+      // on (PyTorch's fully_shard of a root module, and torchtitan's parallelize_llama).
       double largest = 0;
       for (size_t i = 0; i < parts.embedding; ++i)
         largest =
             std::max(largest, parts.works[i].dense_parameters + parts.works[i].expert_parameters);
-      here.working += Bytes(largest * (2 * 2 + gradient));
+      const double root =
+          parts.works[parts.embedding].dense_parameters + parts.works[parts.head].dense_parameters;
+      here.working =
+          Bytes(2 * root + std::max(working + largest * (2 * 2 + gradient), at_loss + largest * 2));
     }
     by_stage.push_back(here);
   }

@@ -265,6 +265,49 @@ TEST(TrainingMemory, ZeroSharesTwelveBytesAParameter) {
   expect(3, 2.0 / 8, 4.0 / 8, 12.0 / 8);
   s.wide_gradients = false;
   expect(1, 2, 2, 12.0 / 8);
+  s.narrow_moments = true;
+  expect(1, 2, 2, 8.0 / 8);
+  // PyTorch sums gradients into shards beside those it adds up.
+  s.torch_native = true;
+  expect(1, 2, 2 + 4.0 / 8, 8.0 / 8);
+}
+
+TEST(TrainingMemory, WeightsInEightBitsAlone) {
+  const TrainingModel m = model(attention_alone, nothing);
+  Strategy s = pipeline(1, 1, 8);
+  s.precision = TrainingPrecision::kFP8;
+  const double whole = m.memory(s).weights.value;
+  s.narrow_weights = true;
+  // Eight layers of 12·h² parameters.
+  EXPECT_NEAR(whole - m.memory(s).weights.value, 8 * 12 * 256 * 256, 1);
+  s.precision = TrainingPrecision::kBF16;
+  EXPECT_NEAR(m.memory(s).weights.value, whole, 1);
+}
+
+TEST(TrainingMemory, ShardedWeightsAreGatheredALayerAhead) {
+  const TrainingModel m = model(attention_alone, nothing);
+  Strategy s = pipeline(1, 1, 8);
+  s.gpus = 8;
+  s.zero = 3;
+  s.loss = LossKernel::kFused;
+  s.fused_attention = true;
+  // Embedding and the last norm, the head being the embedding; then two layers in 16 bits and the
+  // gradients of one in 32, which is more than the logits and one layer. The embedding's dropout
+  // leaves a byte a number.
+  const double h = 256, root = 1024 * h + 2 * h, layer = 12 * h * h + 13 * h;
+  EXPECT_NEAR(m.memory(s).working.value, 2 * root + layer * (2 * 2 + 4) + 256 * h, 1);
+}
+
+TEST(TrainingMemory, PyTorchHasABufferOfEachMicroBatchBetweenStages) {
+  const TrainingModel m = model(attention_alone, nothing);
+  Strategy s = pipeline(4, 1, 16);
+  const std::vector<RankMemory> plain = m.memory_by_stage(s);
+  s.torch_native = true;
+  const std::vector<RankMemory> more = m.memory_by_stage(s);
+  const double sequence = 256 * 256 * 2;
+  EXPECT_NEAR((more[0].working - plain[0].working).value, 16 * sequence, 1);
+  EXPECT_NEAR((more[1].working - plain[1].working).value, 2 * 16 * sequence, 1);
+  EXPECT_NEAR((more[3].working - plain[3].working).value, 16 * sequence, 1);
 }
 
 TEST(TrainingMemory, FirstStageHoldsAMicroBatchForEachStage) {
@@ -279,6 +322,10 @@ TEST(TrainingMemory, FirstStageHoldsAMicroBatchForEachStage) {
   // Korthikanti et al. 2022, sec. 4.2.3: p·(1 + (p − 1)/(p·v)) = 4 + 3/2.
   s.chunks = 2;
   EXPECT_NEAR(in_flight(), 5.5, 1e-9);
+  // Of stage r chunks 2·(p − r − 1) + (v − 1)·p + 1: 11, 9, 7 and 5 halves.
+  const std::vector<RankMemory> stages = m.memory_by_stage(s);
+  for (size_t r = 0; r < 4; ++r)
+    EXPECT_NEAR(stages[r].activations.value / (2 * kept), 5.5 - static_cast<double>(r), 1e-9);
   s.chunks = 1;
   s.schedule = PipelineSchedule::kGpipe;
   EXPECT_NEAR(in_flight(), 16, 1e-9);

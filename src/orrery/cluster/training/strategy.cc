@@ -35,7 +35,61 @@ void check_heads(const Strategy& s, const TransformerDescription& model,
   }
 }
 
+constexpr std::array<std::pair<Recompute, std::string_view>, 5> kRecomputes = {
+    {{Recompute::kNone, "none"},
+     {Recompute::kSelective, "selective"},
+     {Recompute::kExperts, "experts"},
+     {Recompute::kFull, "full"},
+     {Recompute::kOperators, "operators"}}};
+
+uint32_t bit(Module module) { return uint32_t{1} << static_cast<unsigned>(module); }
+
 }  // namespace
+
+bool computes_again(const Strategy& s, Module module) {
+  switch (s.recompute) {
+    case Recompute::kSelective:
+      return module == Module::kCoreAttention;
+    case Recompute::kExperts:
+      return module == Module::kExperts;
+    case Recompute::kModules:
+      return (s.modules & bit(module)) != 0;
+    default:
+      return false;
+  }
+}
+
+std::string recompute_in_words(const Strategy& s) {
+  for (const auto& [recompute, word] : kRecomputes)
+    if (s.recompute == recompute) return std::string(word);
+  std::vector<std::string_view> words;
+  for (size_t i = 0; i < kModuleNames.size(); ++i)
+    if ((s.modules & (uint32_t{1} << i)) != 0) words.push_back(kModuleNames[i]);
+  return fmt::format("{}", fmt::join(words, ","));
+}
+
+void set_recompute(Strategy& s, const std::string& words) {
+  s.modules = 0;
+  for (const auto& [recompute, word] : kRecomputes)
+    if (words == word) {
+      s.recompute = recompute;
+      return;
+    }
+  s.recompute = Recompute::kModules;
+  for (size_t begin = 0; begin <= words.size();) {
+    const size_t end = std::min(words.find(',', begin), words.size());
+    const std::string word = words.substr(begin, end - begin);
+    const auto found = std::ranges::find(kModuleNames, word);
+    if (found == kModuleNames.end()) {
+      std::vector<std::string> names(kModuleNames.begin(), kModuleNames.end());
+      for (const auto& [recompute, name] : kRecomputes) names.emplace_back(name);
+      throw_usage(fmt::format("unknown recomputation '{}'{}; known: {}", word,
+                              suggestion(word, names), fmt::join(names, ", ")));
+    }
+    s.modules |= uint32_t{1} << static_cast<unsigned>(found - kModuleNames.begin());
+    begin = end + 1;
+  }
+}
 
 int64_t most_experts(const TransformerDescription& model) {
   int64_t experts = 0;
@@ -112,9 +166,12 @@ std::string in_words(const Strategy& s) {
   if (s.sequence) words.emplace_back("sequence parallel");
   if (s.zero > 0) words.push_back(fmt::format("zero {}", s.zero));
   words.push_back(fmt::format("micro-batch {}", s.micro_batch));
-  if (s.recompute == Recompute::kFull) words.emplace_back("full recompute");
-  if (s.recompute == Recompute::kSelective) words.emplace_back("selective recompute");
-  if (s.recompute == Recompute::kExperts) words.emplace_back("experts recomputed");
+  if (s.recompute == Recompute::kExperts)
+    words.emplace_back("experts recomputed");
+  else if (s.recompute == Recompute::kModules)
+    words.push_back(recompute_in_words(s) + " recomputed");
+  else if (s.recompute != Recompute::kNone)
+    words.push_back(recompute_in_words(s) + " recompute");
   if (s.plain_first + s.plain_last > 0 && is_narrow(s.precision))
     words.push_back(fmt::format("{} layers in 16 bits", s.plain_first + s.plain_last));
   if (!s.once_a_node && s.expert > 1) words.emplace_back("all-to-all dispatch");
@@ -192,7 +249,22 @@ const std::vector<Framework>& frameworks() {
          s.fused_attention = s.overlap_gradients = s.overlap_parameters = true;
          s.wide_gradients = s.fused_gradients = false;
          s.eager = s.copied_shards = true;
+         s.loss = LossKernel::kOperators;
          s.zero = 3;
+       }},
+      {"torchtitan",
+       "torchtitan: FSDP2 as fsdp, weights kept once gathered where there is a pipeline, tensor "
+       "ranks by DTensor, which keeps sequences it gathered, a loss of PyTorch's operators",
+       "github.com/pytorch/torchtitan, December 2024 (9dec370), and torch.distributed of that "
+       "month",
+       [](Strategy& s) {
+         s.fused_attention = s.overlap_gradients = s.overlap_parameters = s.torch_native = true;
+         s.eager = s.copied_shards = true;
+         // Gradients are added up over micro-batches in 32 bits.
+         s.wide_gradients = s.pipeline > 1;
+         s.fused_gradients = false;
+         s.loss = LossKernel::kOperators;
+         s.zero = s.pipeline > 1 ? 1 : 3;
        }},
   };
   return all;
