@@ -577,7 +577,7 @@ class TrainingModel::Evaluation {
   }
 
   /// Sums of gradients behind the last backward pass, gathering of weights behind the first
-  /// forward one: what sticks out, one bucket at least. What hides slows the pass as any traffic.
+  /// forward one: what sticks out, one bucket at least, and what the rest slows the pass by.
   void add_data_traffic(Seconds forward, Seconds backward, const CollectivePredictor& collectives) {
     const double width = s_.wide_gradients ? 4 : 2;
     const std::array<std::pair<double, RankGroup>, 2> kinds = {
@@ -589,20 +589,20 @@ class TrainingModel::Evaluation {
       if (group.size <= 1 || held <= 0) continue;
       const double bucket = std::min(1.0, m_.constants_.bucket.value / (held * width));
       const auto add = [&](TrafficCause cause, CollectiveKind code, double bytes, ElementType type,
-                           Seconds window, Seconds& pass) {
+                           Seconds window) {
         const Estimate e = collectives.predict({code, Bytes(bytes), group, type}).estimate;
-        const Seconds exposed = std::max(e.seconds - window, e.seconds * bucket);
-        pass += (e.seconds - exposed) * m_.constants_.slowdown;
+        const Seconds outside = std::max(e.seconds - window, e.seconds * bucket);
+        const Seconds exposed = outside + (e.seconds - outside) * m_.constants_.slowdown;
         once_.data.push_back({cause, e.seconds, exposed});
         add_traffic(cause, e, e.seconds, exposed);
       };
       add(TrafficCause::kGradients,
           s_.zero > 0 ? CollectiveKind::kReduceScatter : CollectiveKind::kAllReduce, held * width,
           s_.wide_gradients ? ElementType::kF32 : ElementType::kBF16,
-          s_.overlap_gradients ? backward : Seconds(), answer_.backward);
+          s_.overlap_gradients ? backward : Seconds());
       if (s_.zero > 0)
         add(TrafficCause::kParameters, CollectiveKind::kAllGather, held * 2, ElementType::kBF16,
-            s_.overlap_parameters ? forward : Seconds(), answer_.forward);
+            s_.overlap_parameters ? forward : Seconds());
     }
   }
 
