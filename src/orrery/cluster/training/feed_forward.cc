@@ -34,6 +34,10 @@ void LayerBuilder::activate(double elements, bool gated, bool of_experts) {
   const double in = gated ? 2 : 1;
   backward(bytes_loop(elements, (in + 1) * kHalf, in * kHalf));
   work_.kept_bytes += elements * in * kHalf;
+  // All activations are still held when the backward pass gets here, with the gradients of the
+  // layer's result and of the first product's.
+  gradient_bytes_ =
+      std::max(gradient_bytes_, elements * in * kHalf + own(model_.hidden) * kHalf);
   const auto run = [&] {
     forward(bytes_loop(elements, in * kHalf, kHalf));
     work_.kept_bytes += elements * kept_input();
