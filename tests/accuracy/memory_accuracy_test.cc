@@ -10,7 +10,9 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
+#include "measured_rows_for_test.h"
 #include "orrery/api/session.h"
 #include "orrery/base/shared_data_for_test.h"
 
@@ -80,9 +82,9 @@ TEST(TrainingMemory, PublishedPeaks) {
     request["model"] = model;
     const nlohmann::json memory =
         nlohmann::json::parse(session().call(request.dump())).at("memory");
-    const nlohmann::json& stages = memory.at("by_stage_bytes");
+    const auto stages = memory.at("by_stage_bytes").get<std::vector<double>>();
     const double predicted = (row.value("rank", "largest") == "last"
-                                  ? stages.back().get<double>()
+                                  ? stages.back()
                                   : *std::ranges::max_element(stages)) -
                              memory.at("other_bytes").get<double>();
     const double published = bytes_of(row.at("published"));

@@ -64,6 +64,7 @@ double held_of_logits(const Strategy& s) {
 }  // namespace
 
 RankWork LayerBuilder::finish() {
+  work_.working_bytes += gradient_bytes_;
   const bool full = s_.recompute == Recompute::kFull;
   if (full) {
     work_.again = work_.forward;

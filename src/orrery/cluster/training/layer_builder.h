@@ -174,6 +174,7 @@ class LayerBuilder {
   double backward_flops_ = 0, weight_flops_ = 0;
   std::optional<size_t> sum_behind_;  ///< Traffic that goes behind the next weight gradient.
   bool inside_part_ = false;          ///< Of what is computed again.
+  double gradient_bytes_ = 0;         ///< The most that gradients of a feed-forward part hold.
   // Where operators are computed again:
   std::vector<int64_t> widths_;
   size_t products_ = 0;

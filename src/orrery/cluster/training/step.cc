@@ -221,7 +221,9 @@ std::vector<RankMemory> TrainingModel::memory_of(const Parts& parts, const Strat
     double flight = m;
     if (s.schedule != PipelineSchedule::kGpipe) {
       const auto all = static_cast<double>(stages), before = static_cast<double>(stage);
-      flight = s.chunks > 1 ? all + (all - 1 - 2 * before) / s.chunks : all - before;
+      // … and one more where experts' traffic hides behind another micro-batch.
+      const double more = s.overlap_experts ? 1 : 0;
+      flight = s.chunks > 1 ? all + (all - 1 - 2 * before + more) / s.chunks : all - before;
       flight = std::min(flight, m);
     }
     const double dense_shards = s.zero > 0 ? s.dense_replicas() : 1;

@@ -291,10 +291,10 @@ TEST(TrainingMemory, ShardedWeightsAreGatheredALayerAhead) {
   s.loss = LossKernel::kFused;
   s.fused_attention = true;
   // Embedding and the last norm, the head being the embedding; then two layers in 16 bits and the
-  // gradients of one in 32, which is more than the logits and one layer. The embedding's dropout
-  // leaves a byte a number.
+  // gradients of one in 32, which is more than the logits and one layer; and gradients of 4h and h
+  // numbers a token.
   const double h = 256, root = 1024 * h + 2 * h, layer = 12 * h * h + 13 * h;
-  EXPECT_NEAR(m.memory(s).working.value, 2 * root + layer * (2 * 2 + 4) + 256 * h, 1);
+  EXPECT_NEAR(m.memory(s).working.value, 2 * root + layer * (2 * 2 + 4) + 256 * 5 * h * 2, 1);
 }
 
 TEST(TrainingMemory, PyTorchHasABufferOfEachMicroBatchBetweenStages) {
