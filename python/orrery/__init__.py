@@ -321,8 +321,8 @@ def train(
         >>> orrery.train("llama3-8b", on="dgx-h100", dp=8, global_batch=128, seq=8192)["step_s"]
 
     model      a language model of the zoo, or a Hugging Face config.json
-    framework  whose defaults hold: "megatron-core", "megatron-2022", "megatron-2021", "fsdp",
-               "maxtext"
+    framework  whose defaults hold: "megatron-core", "megatron-2022", "megatron-2021",
+               "megatron-fsdp", "fsdp", "torchtitan", "maxtext"
     stragglers devices at a part of their speed: ["12=0.8", "0-7=0.9"]
     slow_nodes nodes with a part of the network's bandwidth: ["3=0.5"]
     The rest is as ``orrery train --help`` has it.

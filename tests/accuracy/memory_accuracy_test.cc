@@ -15,37 +15,10 @@
 #include "measured_rows_for_test.h"
 #include "orrery/api/session.h"
 #include "orrery/base/shared_data_for_test.h"
+#include "published_rows_for_test.h"
 
 namespace orrery {
 namespace {
-
-/// Scalars as what they look like: options of `orrery train` are counts, flags and words.
-nlohmann::json as_json(const YAML::Node& node) {
-  if (node.IsNull()) return nullptr;
-  if (node.IsSequence()) {
-    nlohmann::json list = nlohmann::json::array();
-    for (const YAML::Node& item : node) list.push_back(as_json(item));
-    return list;
-  }
-  if (node.IsMap()) {
-    nlohmann::json map = nlohmann::json::object();
-    for (const auto& entry : node) {
-      const auto key = entry.first.as<std::string>();
-      if (key == "<<")
-        map.update(as_json(entry.second));
-      else
-        map[key] = as_json(entry.second);
-    }
-    return map;
-  }
-  int64_t count = 0;
-  double number = 0;
-  bool flag = false;
-  if (YAML::convert<int64_t>::decode(node, count)) return count;
-  if (YAML::convert<double>::decode(node, number)) return number;
-  if (YAML::convert<bool>::decode(node, flag)) return flag;
-  return node.as<std::string>();
-}
 
 /// "82.4 GiB".
 double bytes_of(const std::string& text) {
@@ -59,8 +32,7 @@ double bytes_of(const std::string& text) {
 // (published_memory.yaml), without what lies outside PyTorch's allocator.
 TEST(TrainingMemory, PublishedPeaks) {
   ORRERY_SHARED_DATA_OR_SKIP(configs, "model_configs");
-  const YAML::Node file =
-      YAML::LoadFile(ORRERY_SOURCE_DIR "/tests/accuracy/published_memory.yaml");
+  const YAML::Node file = YAML::LoadFile(ORRERY_SOURCE_DIR "/tests/accuracy/published_memory.yaml");
   const std::filesystem::path folder =
       std::filesystem::path(testing::TempDir()) / fmt::format("published_memory_{}", ::getpid());
   std::filesystem::create_directories(folder);
@@ -83,10 +55,10 @@ TEST(TrainingMemory, PublishedPeaks) {
     const nlohmann::json memory =
         nlohmann::json::parse(session().call(request.dump())).at("memory");
     const auto stages = memory.at("by_stage_bytes").get<std::vector<double>>();
-    const double predicted = (row.value("rank", "largest") == "last"
-                                  ? stages.back()
-                                  : *std::ranges::max_element(stages)) -
-                             memory.at("other_bytes").get<double>();
+    const double predicted =
+        (row.value("rank", "largest") == "last" ? stages.back()
+                                                : *std::ranges::max_element(stages)) -
+        memory.at("other_bytes").get<double>();
     const double published = bytes_of(row.at("published"));
     const double error = predicted / published - 1;
     fmt::print("  {:<62} {:>6.2f} GB {}, {:>6.2f} predicted, {:+6.1f} %\n",

@@ -20,6 +20,7 @@
 #include "orrery/base/csv.h"
 #include "orrery/base/error.h"
 #include "orrery/base/shared_data_for_test.h"
+#include "published_rows_for_test.h"
 
 namespace orrery {
 namespace {
@@ -203,21 +204,22 @@ nlohmann::json bridge_run(const Rows& rows, size_t i, const std::string& model) 
   static const std::map<std::string, std::string> kPrecisions = {
       {"FP8", "fp8"},      {"FP8-CS", "fp8"},  {"", "fp8"},     {"MXFP8", "mxfp8"},
       {"FP8-MX", "mxfp8"}, {"NVFP4", "nvfp4"}, {"BF16", "bf16"}};
-  nlohmann::json request = {{"command", "train"},
-                            {"model", model},
-                            {"on", kSystems.at(rows.text(i, "system"))},
-                            {"framework", rows.number(i, "fsdp") > 0 ? "fsdp" : "megatron-core"},
-                            {"gpus", rows.whole(i, "gpus")},
-                            {"tp", rows.whole(i, "tp")},
-                            {"pp", rows.whole(i, "pp")},
-                            {"cp", rows.whole(i, "cp")},
-                            {"vpp", rows.whole(i, "vp")},
-                            {"ep", rows.whole(i, "ep")},
-                            {"micro_batch", rows.whole(i, "mbs")},
-                            {"global_batch", rows.whole(i, "gbs")},
-                            {"seq", rows.whole(i, "seq")},
-                            {"sp", rows.whole(i, "tp") > 1},
-                            {"dtype", kPrecisions.at(rows.text(i, "precision"))}};
+  nlohmann::json request = {
+      {"command", "train"},
+      {"model", model},
+      {"on", kSystems.at(rows.text(i, "system"))},
+      {"framework", rows.number(i, "fsdp") > 0 ? "megatron-fsdp" : "megatron-core"},
+      {"gpus", rows.whole(i, "gpus")},
+      {"tp", rows.whole(i, "tp")},
+      {"pp", rows.whole(i, "pp")},
+      {"cp", rows.whole(i, "cp")},
+      {"vpp", rows.whole(i, "vp")},
+      {"ep", rows.whole(i, "ep")},
+      {"micro_batch", rows.whole(i, "mbs")},
+      {"global_batch", rows.whole(i, "gbs")},
+      {"seq", rows.whole(i, "seq")},
+      {"sp", rows.whole(i, "tp") > 1},
+      {"dtype", kPrecisions.at(rows.text(i, "precision"))}};
   request.update(recipe(rows, i));
   return request;
 }
@@ -273,6 +275,30 @@ TEST(Training, MegatronBridge) {
   EXPECT_LE(refused, 2);        // DeepSeek-V4, whose attention is not modelled in training
 }
 
+// PyTorch's own training loop, whose operators are counted from its code. No constant is of these
+// rows; that FSDP ran short before its operators were counted one by one was seen by them.
+TEST(Training, TorchtitanSteps) {
+  const YAML::Node file = YAML::LoadFile(ORRERY_SOURCE_DIR "/tests/accuracy/torchtitan_steps.yaml");
+  Errors h100, h200;
+  for (const YAML::Node& node : file["rows"]) {
+    const nlohmann::json row = as_json(node);
+    nlohmann::json request = row.at("train");
+    request["command"] = "train";
+    request["model"] = row.at("model");
+    const auto answer = nlohmann::json::parse(session().call(request.dump()));
+    const double measured =
+        request.at("global_batch").get<double>() * request.at("seq").get<double>() /
+        (row.at("tokens_per_s").get<double>() * request.at("gpus").get<double>());
+    const bool on_h100 = row.at("source") == "torchtitan-2024";
+    (on_h100 ? h100 : h200).add(row.at("name"), answer, measured);
+  }
+  h100.print("torchtitan on H100");
+  EXPECT_LT(h100.mean(), 0.05);  // seen: 3 %
+  EXPECT_LT(h100.worst, 0.1);
+  h200.print("torchtitan on H200");
+  EXPECT_LT(h200.worst, 0.3);  // a quarter too fast, not explained
+}
+
 // Llama 3 405B as Meta trained it (arXiv:2407.21783, table 4): weights kept after they are
 // gathered, gradients added up and reduced in 32 bits, and a layer a chunk, since the first chunk
 // was left with the embedding alone. What a GPU computes a second is published.
@@ -305,12 +331,9 @@ TEST(Training, Llama3OnMetasCluster) {
     const TrainAnswer answer = session().train(request);
     errors.add(fmt::format("{} GPUs, sequences of {}", s.gpus, run.length), answer,
                answer.estimate.model_flops / (run.tflops * s.gpus));
-    if (run.context == 1) {
-      EXPECT_LT(errors.worst, 0.08);
-    }
   }
   errors.print("Llama 3 405B");
-  EXPECT_LT(errors.worst, 0.1);  // seen: -7.3, -7.5 and -8.8 % of their time
+  EXPECT_LT(errors.worst, 0.08);  // seen: +0.4, +0.1 and -4.1 % of their time
 }
 
 // hespas' llama3-100m under MaxText, a sequence a device; steps are published to two decimals.

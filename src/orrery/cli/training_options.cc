@@ -30,8 +30,8 @@ void TrainingOptions::declare(CLI::App& app, TrainingQuestion& question) {
       ->capture_default_str();
   app.add_option(
          "--framework", question.framework,
-         "Whose defaults hold: megatron-core, megatron-2022, megatron-2021, fsdp, torchtitan, "
-         "maxtext")
+         "Whose defaults hold: megatron-core, megatron-2022, megatron-2021, megatron-fsdp, fsdp, "
+         "torchtitan, maxtext")
       ->type_name("NAME")
       ->capture_default_str();
 }

@@ -240,6 +240,15 @@ const std::vector<Framework>& frameworks() {
          s.wide_scores = s.overlap_gradients = s.overlap_parameters = s.graphs = true;
          s.zero = 3;
        }},
+      {"megatron-fsdp",
+       "Megatron-Core's layers, with weights, gradients and optimiser sharded over all data ranks "
+       "in buffers of their own, gradients in 16 bits",
+       "NVIDIA Megatron-LM, megatron/core/distributed/fsdp",
+       [](Strategy& s) {
+         s.fused_attention = s.overlap_gradients = s.overlap_parameters = true;
+         s.wide_gradients = s.fused_gradients = false;
+         s.zero = 3;
+       }},
       {"fsdp",
        "PyTorch FSDP: weights, gradients and optimiser sharded over all data ranks, "
        "gathered a layer ahead of their use and copied into place, gradients in 16 bits; "

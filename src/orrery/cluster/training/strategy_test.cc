@@ -220,6 +220,10 @@ TEST(Frameworks, SetWhatTheirDefaultsAre) {
   EXPECT_FALSE(fsdp.wide_gradients || fsdp.fused_gradients);
   EXPECT_TRUE(fsdp.eager && fsdp.copied_shards);
   EXPECT_FALSE(megatron.eager || megatron.copied_shards);
+  Strategy sharded;
+  framework("megatron-fsdp").apply(sharded);
+  EXPECT_EQ(sharded.zero, 3);
+  EXPECT_FALSE(sharded.eager || sharded.copied_shards || sharded.wide_gradients);
 }
 
 TEST(Frameworks, HaveASourceAndAnUnknownOneIsRefusedWithTheNearest) {
