@@ -3,6 +3,7 @@
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
+#include <array>
 #include <filesystem>
 #include <random>
 
@@ -16,20 +17,26 @@ namespace orrery {
 namespace {
 
 const std::string kRoot = ORRERY_SOURCE_DIR;
-constexpr size_t kRows = 20000;
+constexpr size_t kRows = 100000;
 
 /// Products, attention, convolutions and the rest in about the shares of the measured
-/// tables, sizes drawn at random.
+/// tables, in three types, sizes drawn at random.
 const Source& table() {
   static const Source kTable = [] {
+    constexpr std::array kTypes = {"bf16", "fp16", "fp32"};
+    constexpr std::array kOthers = {"layernorm", "rmsnorm", "softmax", "reduce_sum", "transpose",
+                                    "add",       "mul",     "relu",    "gelu",       "silu"};
     std::mt19937_64 random(1);
+    const auto below = [&](size_t count) {
+      return std::uniform_int_distribution<size_t>(0, count - 1)(random);
+    };
     const auto size = [&](int least_log2, int most_log2) {
       return static_cast<int64_t>(
           std::exp2(std::uniform_real_distribution<double>(least_log2, most_log2)(random)));
     };
     std::string text = "op,dtype,params\n";
     for (size_t i = 0; i < kRows; ++i) {
-      const auto kind = std::uniform_int_distribution<int>(0, 99)(random);
+      const size_t kind = below(100);
       std::string op = "gemm", params;
       if (kind < 37) {
         params =
@@ -48,12 +55,12 @@ const Source& table() {
         op = "sdpa";
         params = fmt::format(
             R"({{"b": {}, "h": 32, "kv": 8, "s": {}, "t": {}, "d": 128, "causal": true}})",
-            size(0, 6), size(6, 12), size(12, 15));
+            size(0, 6), below(2) == 0 ? 1 : size(6, 12), size(12, 15));
       } else {
-        op = kind < 88 ? "layernorm" : "add";
+        op = kOthers[below(kOthers.size())];
         params = fmt::format(R"({{"shape": [{}, {}]}})", size(0, 16), size(6, 14));
       }
-      text += op + ",bf16," + csv_field(params) + "\n";
+      text += fmt::format("{},{},{}\n", op, kTypes[below(kTypes.size())], csv_field(params));
     }
     return Source::from_memory("bench.csv", std::move(text));
   }();

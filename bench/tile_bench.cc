@@ -1,16 +1,10 @@
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
-#include <unistd.h>
-
-#include <cmath>
-#include <filesystem>
-#include <fstream>
 
 #include "orrery/hardware/catalogue.h"
 #include "orrery/kernel/kernel_model.h"
 #include "orrery/kernel/operator_kernel.h"
-#include "orrery/kernel/tile/fit_store.h"
-#include "orrery/learn/fit_trees.h"
+#include "orrery/kernel/tile/features.h"
 #include "orrery/learn/split.h"
 
 namespace orrery {
@@ -78,55 +72,13 @@ std::vector<Kernel> mixed_kernels(size_t count) {
   return kernels;
 }
 
-/// A fit of 400 trees of depth 6 for each class, with about as many questions as a real one.
-std::string fit_file() {
-  const TileGpu gpu(h200());
-  const std::vector<Kernel> kernels = mixed_kernels(6000);
-  TileFit fit;
-  fit.device = "h200";
-  for (size_t c = 0; c < kTileClassCount; ++c) {
-    const auto tile_class = static_cast<TileClass>(c);
-    std::vector<const Kernel*> members;
-    for (const Kernel& kernel : kernels)
-      if (gpu.class_of(kernel) == tile_class) members.push_back(&kernel);
-    if (members.empty()) continue;
-    Matrix x(members.size(), TileGpu::feature_names(tile_class).size());
-    std::vector<float> target;
-    SplitMix64 random(c);
-    TileDescription d;
-    for (size_t i = 0; i < members.size(); ++i) {
-      gpu.describe(*members[i], {}, d);
-      std::ranges::copy(d.values(), x.row(i).begin());
-      // Some features matter, as in a real table.
-      target.push_back(std::sin(x.row(i)[0]) + std::sin(x.row(i)[7] * x.row(i)[1]) +
-                       0.2f * static_cast<float>(random.uniform()));
-    }
-    ClassFit made;
-    TreeOptions options;
-    made.centre = fit_trees(x, target, {}, options);
-    options.trees = 60;
-    options.depth = 3;
-    made.spread = fit_trees(x, target, {}, options);
-    made.range.resize(x.columns(), {-1e3f, 1e3f});
-    fit.classes[c] = std::move(made);
-  }
-  const std::string path =
-      (std::filesystem::temp_directory_path() / fmt::format("tile_bench_{}.json", ::getpid()))
-          .string();
-  std::ofstream(path) << to_json(fit);
-  return path;
-}
-
+/// By the fit that is shipped.
 const Predictor& tile() {
-  static const auto predictor = [] {
-    const std::string path = fit_file();
-    auto bound = Registry<KernelModel>::instance()
-                     .at("tile", "kernel model")
-                     .create()
-                     ->bind(h200(), {.stack = "torch-eager", .fit = path});
-    std::filesystem::remove(path);
-    return bound;
-  }();
+  static const auto predictor =
+      Registry<KernelModel>::instance()
+          .at("tile", "kernel model")
+          .create()
+          ->bind(h200(), {.stack = "torch-eager", .data = kRoot + "/data"});
   return *predictor;
 }
 
@@ -142,7 +94,21 @@ void BM_TileKernels(benchmark::State& state) {
   }
   state.SetItemsProcessed(static_cast<int64_t>(state.iterations() * kernels.size()));
 }
-BENCHMARK(BM_TileKernels)->Arg(1)->Arg(64)->Arg(512)->Arg(4096);
+BENCHMARK(BM_TileKernels)->Arg(64)->Arg(512)->Arg(4096);
+
+/// The same one by one.
+void BM_TileKernelsAlone(benchmark::State& state) {
+  const std::vector<Kernel> kernels = mixed_kernels(4096);
+  const Predictor& predictor = tile();
+  size_t next = 0;
+  for (auto _ : state) {
+    Estimate estimate;
+    predictor.predict({&kernels[next], 1}, {}, {&estimate, 1});
+    benchmark::DoNotOptimize(estimate.seconds);
+    next = (next + 1) % kernels.size();
+  }
+}
+BENCHMARK(BM_TileKernelsAlone);
 
 /// The part of it that describes a kernel.
 void BM_DescribeKernels(benchmark::State& state) {

@@ -15,8 +15,9 @@
 namespace orrery {
 namespace {
 
-/// Rows predicted together: their kernels fit a core's second-level cache.
-constexpr size_t kBlock = 512;
+/// Rows predicted together: many of every class of kernels, and few enough for a core's
+/// second-level cache.
+constexpr size_t kBlock = 2048;
 
 std::unique_ptr<Predictor> bind(const Catalogue& catalogue, const std::string& data_folder,
                                 const KernelRequest& request) {
@@ -144,34 +145,34 @@ void Session::predict_table(const KernelRequest& request, const Source& table,
   std::string text;
   for (const std::string& name : reader.header()) text += csv_field(name) + ",";
   text += "predicted_us,low_us,high_us,model\n";
+  write(text);
+
   OperatorBlock block(*predictor, request);
   std::vector<std::string_view> records(kBlock);
   while (true) {
     block.clear();
+    size_t longest = 0;
     while (!block.full() && reader.next()) {
       records[block.size()] = reader.record();
+      longest += reader.record().size() + 3 * (1 + kLongestNumber) + last_field.size();
       block.add(columns.op(), columns.dtype(), columns.params(), columns.sm_mhz(request.table),
                 reader.line());
     }
-    if (block.size() == 0) break;
+    if (block.size() == 0) return;
     block.predict();
+    if (text.size() < longest) text.resize(longest);
+    char* at = text.data();
     for (size_t i = 0; i < block.size(); ++i) {
       const TimeInterval t = block.at(i);
-      const std::string_view record = records[i];
-      const size_t begin = text.size();
-      text.resize(begin + record.size() + 3 * (1 + kLongestNumber) + last_field.size());
-      char* at = std::copy(record.begin(), record.end(), text.data() + begin);
+      at = std::ranges::copy(records[i], at).out;
       for (const Seconds seconds : {t.value, t.low, t.high}) {
         *at++ = ',';
         at = write_number(at, seconds.value * 1e6);
       }
-      at = std::copy(last_field.begin(), last_field.end(), at);
-      text.resize(static_cast<size_t>(at - text.data()));
+      at = std::ranges::copy(last_field, at).out;
     }
-    write(text);
-    text.clear();
+    write({text.data(), static_cast<size_t>(at - text.data())});
   }
-  write(text);  // of an empty table the header alone
 }
 
 }  // namespace orrery

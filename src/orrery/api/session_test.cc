@@ -299,7 +299,7 @@ TEST_F(SessionTest, ATableOfOperators) {
   request.device = "h200";
   request.kernel_model = "roofline";
   std::string text = "note,op,dtype,params,sm_mhz\n";
-  constexpr int kRows = 1500;  // several blocks
+  constexpr int kRows = 5000;  // several blocks
   for (int i = 1; i <= kRows; ++i)
     text += fmt::format(
         "\"{0}\",gemm,bf16,\"{{\"\"m\"\": {0}, \"\"n\"\": 4096, \"\"k\"\": 4096}}\",{1}\n", i,

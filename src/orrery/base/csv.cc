@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <cstring>
 
 namespace orrery {
 namespace {
@@ -20,6 +23,19 @@ size_t require_column(const std::string& file, const std::vector<std::string>& h
   for (const std::string& h : header) known += (known.empty() ? "" : ", ") + h;
   throw Error(ErrorKind::kInput, {file, 1, 1},
               fmt::format("column '{}' is missing; there is: {}", name, known));
+}
+
+/// Characters that are looked at together.
+constexpr size_t kTogether = sizeof(uint64_t);
+
+/// How many of them come before the first quote.
+size_t before_quote(uint64_t characters) {
+  static_assert(std::endian::native == std::endian::little, "the first character is the lowest");
+  constexpr uint64_t kEach = 0x0101010101010101;
+  const uint64_t differing = characters ^ kEach * '"';
+  // Of a zero byte, and of none below the first of them, the highest bit is set.
+  const uint64_t quotes = (differing - kEach) & ~differing & kEach << 7;
+  return static_cast<size_t>(std::countr_zero(quotes)) / 8;
 }
 
 bool ends_field(char c) { return c == ',' || c == '\n' || c == '\r'; }
@@ -96,28 +112,36 @@ bool CsvReader::read_record() {
 const char* CsvReader::read_quoted(const char* at, Field& field) {
   const char* const opened = at++;
   const char* const end = end_;  // kept in registers: characters written could change members
-  field.begin = nullptr;
-  field.offset = unescaped_size_;
   size_t size = unescaped_size_, room = unescaped_.size();
-  char* out = unescaped_.data();
-  while (true) {
-    if (at == end) fail(opened, "a quoted field that is not closed");
-    const char c = *at++;
-    if (c == '"') {
-      if (at == end || *at != '"') break;
-      ++at;
-    }
-    if (c == '\n') ++line_;
-    if (size == room) {
+  char* text = unescaped_.data();
+  while (at != end) {
+    if (room - size <= kTogether) {
       room = 2 * room + 256;
       unescaped_.resize(room);
-      out = unescaped_.data();
+      text = unescaped_.data();
     }
-    out[size++] = c;
+    size_t plain = *at == '"' ? 0 : 1;
+    if (static_cast<size_t>(end - at) >= kTogether) {
+      uint64_t together;
+      std::memcpy(&together, at, kTogether);
+      std::memcpy(text + size, &together, kTogether);
+      plain = before_quote(together);
+    } else {
+      text[size] = *at;
+    }
+    at += plain;
+    size += plain;
+    if (at == end || *at != '"') continue;
+    if (++at == end || *at != '"') {
+      field = {opened, nullptr, unescaped_size_, size - unescaped_size_};
+      unescaped_size_ = size;
+      if (std::memchr(opened, '\n', static_cast<size_t>(at - opened)) != nullptr)
+        line_ += std::count(opened, at, '\n');
+      return at;
+    }
+    text[size++] = *at++;
   }
-  field.length = size - field.offset;
-  unescaped_size_ = size;
-  return at;
+  fail(opened, "a quoted field that is not closed");
 }
 
 CsvTable CsvTable::parse(const Source& source) {

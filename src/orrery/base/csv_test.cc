@@ -35,6 +35,25 @@ TEST(Csv, ReadsPlainAndQuotedFields) {
   EXPECT_EQ(t.required_column("params"), 2u);
 }
 
+TEST(Csv, QuotesMayStandAnywhereInAField) {
+  // Characters are looked at eight at a time: a quote before, in and behind each of them, with
+  // the file's end near and far.
+  for (size_t length = 0; length < 40; ++length)
+    for (size_t quote = 0; quote <= length; ++quote)
+      for (const char* end : {"", "\n", ",12345678\n"}) {
+        std::string text(length, 'x'), written = "\"";
+        text.insert(quote, "\"");
+        for (const char c : text) written += c == '"' ? "\"\"" : std::string(1, c);
+        const bool two = *end == ',';
+        const CsvTable t = parse((two ? "a,b\n" : "a\n") + written + "\"" + end);
+        ASSERT_EQ(t.rows(), 1u);
+        EXPECT_EQ(t.at(0, 0), text);
+        if (two) {
+          EXPECT_EQ(t.at(0, 1), "12345678");
+        }
+      }
+}
+
 TEST(Csv, TakesCarriageReturnsAndAMissingLastNewline) {
   const CsvTable t = parse("a,b\r\n1,2\r\n3,4");
   ASSERT_EQ(t.rows(), 2u);

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 
 namespace orrery {
 namespace {
@@ -25,37 +26,36 @@ constexpr std::array<double, kDigits - kLeast> kScales = {1e9, 1e8, 1e7, 1e6, 1e
 char* write_number(char* out, double value) {
   // Just below a power of ten, rounding may carry into the next: those go the long way, too.
   if (!(value >= kPowers.front() && value < 999999)) return fmt::format_to(out, "{:.6g}", value);
-  size_t above = 1;
-  while (value >= kPowers[above]) ++above;
-  int exponent = kLeast + static_cast<int>(above) - 1;
-  auto digits = static_cast<uint32_t>(std::lrint(value * kScales[above - 1]));
+  // Counted in full: how often a loop ran could not be foretold.
+  int reached = 0;
+  for (const double power : kPowers) reached += value >= power ? 1 : 0;
+  int exponent = kLeast + reached - 1;
+  auto digits =
+      static_cast<uint32_t>(std::lrint(value * kScales[static_cast<size_t>(reached - 1)]));
   if (digits == 1000000) {
     digits = 100000;
     ++exponent;
   }
-  std::array<char, kDigits> text{};
+  // Copied with more behind them than belongs there: lengths known when compiling take one step.
+  std::array<char, 2 * kDigits> text{};
   for (size_t i = kDigits; i-- > 0;) {
     text[i] = static_cast<char>('0' + digits % 10);
     digits /= 10;
   }
   int used = kDigits;
   while (used > 1 && text[static_cast<size_t>(used) - 1] == '0') --used;
-  const auto copy = [&](int from, int to) {
-    for (int i = from; i < to; ++i) *out++ = text[static_cast<size_t>(i)];
-  };
   if (exponent < 0) {
-    *out++ = '0';
-    *out++ = '.';
-    for (int i = -1; i > exponent; --i) *out++ = '0';
-    copy(0, used);
-    return out;
+    std::memcpy(out, "0.000", 5);
+    out += 1 - exponent;
+    std::memcpy(out, text.data(), kDigits);
+    return out + used;
   }
-  copy(0, exponent + 1);
-  if (used > exponent + 1) {
-    *out++ = '.';
-    copy(exponent + 1, used);
-  }
-  return out;
+  const int whole = exponent + 1;
+  std::memcpy(out, text.data(), kDigits);
+  if (used <= whole) return out + whole;
+  out[whole] = '.';
+  std::memcpy(out + whole + 1, text.data() + whole, kDigits);
+  return out + used + 1;
 }
 
 }  // namespace orrery

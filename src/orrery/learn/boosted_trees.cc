@@ -1,11 +1,16 @@
 #include "orrery/learn/boosted_trees.h"
 
 #include <fmt/format.h>
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <functional>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -49,93 +54,18 @@ void check_tree(const BoostedTrees::Tree& tree, size_t number, size_t features) 
                         size_t{1} << tree.splits.size()));
 }
 
-/// The leaves of `trees` trees, all of one depth. `answers` are 1 for yes, 0 for no. The
-/// depth is known when compiling: the loop's own work would take as long again.
-template <size_t kDepth>
-int32_t sum_leaves(size_t trees, const uint16_t* conditions, const int32_t* leaves,
-                   const uint8_t* answers) {
-  int32_t sum = 0;
-  for (size_t t = 0; t < trees; ++t) {
-    size_t index = 0;
-    for (size_t level = 0; level < kDepth; ++level) index = 2 * index + answers[conditions[level]];
-    sum += leaves[index];
-    conditions += kDepth;
-    leaves += size_t{1} << kDepth;
-  }
-  return sum;
+constexpr size_t rounded_up(size_t count, size_t multiple) {
+  return (count + multiple - 1) / multiple * multiple;
 }
 
-constexpr std::array kSumLeaves = {sum_leaves<1>, sum_leaves<2>, sum_leaves<3>, sum_leaves<4>,
-                                   sum_leaves<5>, sum_leaves<6>, sum_leaves<7>, sum_leaves<8>};
-static_assert(kSumLeaves.size() == BoostedTrees::kMaxDepth);
-
-// Rows that are predicted together.
-constexpr size_t kBlock = 32;
-// Trees whose leaves are added before the next ones' indices are worked out, so that both
-// stay in the first-level cache.
-constexpr size_t kTreesTogether = 16;
-
-// Vectors as GCC and Clang have them, of the size every x86-64 and ARM64 has.
-constexpr size_t kVector = 16;
-using Floats [[gnu::vector_size(kVector)]] = float;
-using Counts [[gnu::vector_size(kVector)]] = int32_t;
-using Bytes [[gnu::vector_size(kVector)]] = int8_t;
-
-/// One byte for each row of a block.
-using RowBytes = std::array<Bytes, kBlock / kVector>;
-
-/// How many of the thresholds each value is greater than, less 128: at most 255, they fit a
-/// signed byte, which vectors compare in one step.
-RowBytes ranks(const std::array<Floats, kBlock / 4>& values, std::span<const float> thresholds) {
-  std::array<Counts, kBlock / 4> counts;
-  constexpr size_t kTogether = 4;  // as many as stay in registers
-  static_assert(kBlock / 4 % kTogether == 0);
-  for (size_t first = 0; first < values.size(); first += kTogether) {
-    std::array<Counts, kTogether> count;
-    count.fill(Counts{} - 128);
-    for (const float threshold : thresholds)
-      for (size_t v = 0; v < kTogether; ++v)
-        count[v] -= values[first + v] > threshold;  // true is -1
-    std::copy(count.begin(), count.end(), counts.begin() + static_cast<ptrdiff_t>(first));
-  }
-  std::array<int32_t, kBlock> wide;
-  std::memcpy(wide.data(), counts.data(), sizeof wide);
-  std::array<int8_t, kBlock> narrow;
-  for (size_t r = 0; r < kBlock; ++r) narrow[r] = static_cast<int8_t>(wide[r]);
-  RowBytes ranks;
-  std::memcpy(ranks.data(), narrow.data(), sizeof ranks);
-  return ranks;
-}
-
-/// Sums of each row's leaves, given the answers to all questions: -1 for yes, 0 for no.
-std::array<int32_t, kBlock> add_leaves(std::span<const uint8_t> depths, const uint16_t* condition,
-                                       const int32_t* next_leaves, const RowBytes* answers) {
-  std::array<int32_t, kBlock> sums{};
-  std::array<std::array<uint8_t, kBlock>, kTreesTogether> index;
-  std::array<const int32_t*, kTreesTogether> leaves;
-  for (size_t first = 0; first < depths.size(); first += kTreesTogether) {
-    const size_t count = std::min(kTreesTogether, depths.size() - first);
-    for (size_t t = 0; t < count; ++t) {
-      const size_t depth = depths[first + t];
-      RowBytes bits{};
-      for (size_t level = 0; level < depth; ++level)
-        for (size_t part = 0; part < bits.size(); ++part)
-          bits[part] = bits[part] + bits[part] - answers[condition[level]][part];
-      std::memcpy(index[t].data(), bits.data(), kBlock);
-      leaves[t] = next_leaves;
-      condition += depth;
-      next_leaves += size_t{1} << depth;
-    }
-    size_t t = 0;
-    for (; t + 4 <= count; t += 4)  // four at a time: the sum stays in a register
-      for (size_t r = 0; r < kBlock; ++r)
-        sums[r] += leaves[t][index[t][r]] + leaves[t + 1][index[t + 1][r]] +
-                   leaves[t + 2][index[t + 2][r]] + leaves[t + 3][index[t + 3][r]];
-    for (; t < count; ++t)
-      for (size_t r = 0; r < kBlock; ++r) sums[r] += leaves[t][index[t][r]];
-  }
-  return sums;
-}
+// A vector as GCC and Clang have it, of the size every x86-64 and ARM64 has.
+using Bytes [[gnu::vector_size(16)]] = uint8_t;
+/// Indices of leaves that are worked out together, a byte a tree: as many as stay in registers,
+/// and a line of the cache.
+constexpr size_t kTreesTogether = 64;
+using Indices = std::array<Bytes, kTreesTogether / sizeof(Bytes)>;
+/// Rows that the same trees are asked for, while what they add is in the cache.
+constexpr size_t kRowsTogether = 8;
 
 }  // namespace
 
@@ -170,7 +100,7 @@ BoostedTrees::BoostedTrees(size_t features, double base, double leaf_unit,
   std::vector<uint16_t> number(distinct.size());
   for (size_t d = 0; d < distinct.size(); ++d) {
     if (questions_.empty() || questions_.back().feature != distinct[d].feature) {
-      while (thresholds_.size() % kAnswersTogether != 0) thresholds_.push_back(0);
+      pad_thresholds();
       const auto first = static_cast<uint16_t>(thresholds_.size());
       questions_.push_back({distinct[d].feature, first, first});
     }
@@ -181,14 +111,71 @@ BoostedTrees::BoostedTrees(size_t features, double base, double leaf_unit,
                           about.feature));
     thresholds_.push_back(distinct[d].threshold);
   }
-  while (thresholds_.size() % kAnswersTogether != 0) thresholds_.push_back(0);
+  pad_thresholds();
 
   for (const Tree& tree : trees) {
     depths_.push_back(static_cast<uint8_t>(tree.splits.size()));
     for (const Split& split : tree.splits)
       conditions_.push_back(number[static_cast<size_t>(
           std::ranges::lower_bound(distinct, split, before) - distinct.begin())]);
+    first_leaves_.push_back(static_cast<uint32_t>(leaves_.size()));
     leaves_.insert(leaves_.end(), tree.leaves.begin(), tree.leaves.end());
+  }
+  add_steps();
+  add_short_leaves();
+}
+
+void BoostedTrees::pad_thresholds() {
+  // There is one more rank than thresholds.
+  if (!questions_.empty())
+    thresholds_.resize(rounded_up(thresholds_.size() + 1, kAnswersTogether),
+                       std::numeric_limits<float>::infinity());
+}
+
+void BoostedTrees::add_steps() {
+  const size_t stride = rounded_up(depths_.size(), kTreesTogether);
+  if (stride * thresholds_.size() > kMostSteps)
+    invalid(fmt::format("trees: {} of them times {} questions are more than {}", depths_.size(),
+                        thresholds_.size(), kMostSteps));
+  steps_.resize(stride * thresholds_.size());
+  const uint16_t* condition = conditions_.data();
+  for (size_t t = 0; t < depths_.size(); ++t)
+    for (size_t bit = depths_[t]; bit-- > 0; ++condition)
+      steps_[(*condition + size_t{1}) * stride + t] += static_cast<uint8_t>(1u << bit);
+  // So far each is what one more threshold adds.
+  for (const Questions& q : questions_)
+    for (size_t rank = q.first + size_t{1}; rank <= q.last; ++rank) {
+      uint8_t* const at = &steps_[rank * stride];
+      std::transform(at - stride, at, at, at, std::plus<uint8_t>());
+    }
+}
+
+void BoostedTrees::add_short_leaves() {
+  constexpr int32_t kMostOfRun = std::numeric_limits<int16_t>::max();
+  int32_t run_sum = 0;
+  for (size_t t = 0; t < depths_.size(); ++t) {
+    const std::span leaves(&leaves_[first_leaves_[t]], size_t{1} << depths_[t]);
+    int32_t scale = 0, largest = 0;
+    for (const int32_t leaf : leaves) {
+      scale = std::gcd(scale, leaf);
+      largest = std::max(largest, std::abs(leaf));
+    }
+    scale = std::max(1, scale);
+    if (scale > std::numeric_limits<uint8_t>::max() || largest > kMostOfRun ||
+        largest / scale > std::numeric_limits<int8_t>::max()) {
+      runs_.clear();
+      return;
+    }
+    if (runs_.empty() || runs_.back().depth != depths_[t] || run_sum + largest > kMostOfRun) {
+      runs_.push_back({depths_[t], 0});
+      run_sum = 0;
+    }
+    run_sum += largest;
+    ++runs_.back().trees;
+    scales_.push_back(static_cast<uint8_t>(scale));
+    std::ranges::transform(leaves, std::back_inserter(short_leaves_),
+                           [&](int32_t leaf) { return static_cast<int8_t>(leaf / scale); });
+    short_leaves_.resize(rounded_up(short_leaves_.size(), kShuffled));
   }
 }
 
@@ -214,68 +201,223 @@ float BoostedTrees::value_of(int32_t sum) const {
   return static_cast<float>(base_ + leaf_unit_ * sum);
 }
 
-int32_t BoostedTrees::sum_of(std::span<const float> row) const {
-  constexpr size_t kMaxQuestions = kMaxTrees * kMaxDepth + kMaxFeatures * (kAnswersTogether - 1);
+void BoostedTrees::sum(std::span<const float* const> rows, std::span<int32_t> sums) const {
+  constexpr size_t kMaxQuestions = kMaxTrees * kMaxDepth + kMaxFeatures * kAnswersTogether;
   static_assert(kMaxQuestions <= std::numeric_limits<uint16_t>::max());
-  std::array<uint8_t, kMaxQuestions> answers;  // left uninitialised
-  for (const Questions& q : questions_) {
-    const float value = row[q.feature];
-    for (size_t d = q.first; d < q.last; d += kAnswersTogether) {
-      std::array<uint8_t, kAnswersTogether> greater;
-      for (size_t i = 0; i < kAnswersTogether; ++i) greater[i] = value > thresholds_[d + i] ? 1 : 0;
-      std::memcpy(&answers[d], greater.data(), kAnswersTogether);
+  const size_t stride = rounded_up(depths_.size(), kTreesTogether);
+  // What the features add, row after row; left uninitialised.
+  std::array<const uint8_t*, kRowsTogether * kMaxFeatures> steps;
+  const uint8_t** step = steps.data();
+  for (const float* row : rows)
+    for (const Questions& q : questions_) {
+      const float value = row[q.feature];
+      int32_t rank = 0;
+      for (size_t d = q.first; d < q.last; d += kAnswersTogether)
+        for (size_t k = 0; k < kAnswersTogether; ++k) rank += value > thresholds_[d + k] ? 1 : 0;
+      *step++ = &steps_[(q.first + static_cast<size_t>(rank)) * stride];
+    }
+  std::ranges::fill(sums, 0);
+  for (size_t first = 0; first < depths_.size(); first += kTreesTogether) {
+    const size_t count = std::min(kTreesTogether, depths_.size() - first);
+    step = steps.data();
+    for (int32_t& row_sum : sums) {
+      Indices indices{};
+      for (size_t i = 0; i < questions_.size(); ++i) {
+        Indices added;
+        std::memcpy(added.data(), *step++ + first, sizeof added);
+        for (size_t v = 0; v < indices.size(); ++v) indices[v] += added[v];
+      }
+      std::array<uint8_t, kTreesTogether> index;
+      std::memcpy(index.data(), indices.data(), sizeof index);
+      int32_t sum = 0;
+      for (size_t t = 0; t < count; ++t) sum += leaves_[first_leaves_[first + t] + index[t]];
+      row_sum += sum;
     }
   }
-  int32_t sum = 0;
-  const uint16_t* condition = conditions_.data();
-  const int32_t* leaves = leaves_.data();
-  for (size_t first = 0; first < depths_.size();) {
-    const size_t depth = depths_[first];
-    size_t last = first + 1;
-    while (last < depths_.size() && depths_[last] == depth) ++last;
-    sum += kSumLeaves[depth - 1](last - first, condition, leaves, answers.data());
-    condition += depth * (last - first);
-    leaves += (last - first) << depth;
-    first = last;
-  }
-  return sum;
 }
 
 float BoostedTrees::predict(std::span<const float> row) const {
   if (row.size() != features_)
     throw_internal(
         fmt::format("{} features given to trees that were fitted to {}", row.size(), features_));
-  return value_of(sum_of(row));
+  const float* const only = row.data();
+  int32_t found = 0;
+  sum({&only, 1}, {&found, 1});
+  return value_of(found);
 }
 
+#ifdef __x86_64__
+
+/// Rows at once where the processor has vectors of 32 bytes: a byte of each for a row. A shuffle
+/// looks 32 leaves up at once, in tables of 16.
+class BoostedTrees::Block {
+ public:
+  static constexpr size_t kRows = 32;
+  using Rows = std::array<const float*, kRows>;
+  using Sums = std::array<int32_t, kRows>;
+
+  static bool is_supported() { return __builtin_cpu_supports("avx2") != 0; }
+
+  explicit Block(const BoostedTrees& trees)
+      : trees_(trees), columns_(trees.questions_.size()), answers_(trees.thresholds_.size()) {}
+
+  /// The sum of each row's leaves.
+  Sums sums(const Rows& rows) {
+    answer(rows);
+    Sums sums{};
+    const uint16_t* conditions = trees_.conditions_.data();
+    const int8_t* leaves = trees_.short_leaves_.data();
+    const uint8_t* scales = trees_.scales_.data();
+    for (const Run& run : trees_.runs_) {
+      kAdd[run.depth - size_t{1}](run.trees, conditions, leaves, scales, answers_.data(), sums);
+      conditions += size_t{run.trees} * run.depth;
+      leaves += run.trees * std::max(kShuffled, size_t{1} << run.depth);
+      scales += run.trees;
+    }
+    return sums;
+  }
+
+ private:
+  static constexpr size_t kShuffledLevels = 4;
+  static_assert(kShuffled == size_t{1} << kShuffledLevels);
+
+  struct alignas(kRows) Bytes {
+    std::array<int8_t, kRows> of;
+  };
+  struct alignas(kRows) Floats {
+    std::array<float, kRows> of;
+  };
+
+  [[gnu::target("avx2")]] void answer(const Rows& rows) {
+    // All columns before the first rank: what was just written number by number cannot be read in
+    // vectors at once.
+    for (size_t i = 0; i < columns_.size(); ++i) {
+      const size_t feature = trees_.questions_[i].feature;
+      for (size_t r = 0; r < kRows; ++r) columns_[i].of[r] = rows[r][feature];
+    }
+    for (size_t i = 0; i < columns_.size(); ++i) {
+      const Questions q = trees_.questions_[i];
+      answer(columns_[i], {&trees_.thresholds_[q.first], size_t{q.last} - q.first},
+             &answers_[q.first]);
+    }
+  }
+
+  /// Counts how many of the thresholds each value is greater than, less 128: at most 255, they fit
+  /// a signed byte, which vectors compare in one step.
+  [[gnu::target("avx2")]] static void answer(const Floats& column,
+                                             std::span<const float> thresholds, Bytes* answers) {
+    const float* values = column.of.data();
+    const __m256 v0 = _mm256_load_ps(values), v1 = _mm256_load_ps(values + 8),
+                 v2 = _mm256_load_ps(values + 16), v3 = _mm256_load_ps(values + 24);
+    __m256i c0 = _mm256_set1_epi32(-128), c1 = c0, c2 = c0, c3 = c0;
+    for (const float t : thresholds) {
+      const __m256 threshold = _mm256_set1_ps(t);
+      c0 = _mm256_sub_epi32(c0, _mm256_castps_si256(_mm256_cmp_ps(v0, threshold, _CMP_GT_OQ)));
+      c1 = _mm256_sub_epi32(c1, _mm256_castps_si256(_mm256_cmp_ps(v1, threshold, _CMP_GT_OQ)));
+      c2 = _mm256_sub_epi32(c2, _mm256_castps_si256(_mm256_cmp_ps(v2, threshold, _CMP_GT_OQ)));
+      c3 = _mm256_sub_epi32(c3, _mm256_castps_si256(_mm256_cmp_ps(v3, threshold, _CMP_GT_OQ)));
+    }
+    // Packing leaves fours of rows as 0 2 4 6 1 3 5 7.
+    const __m256i ranks = _mm256_permutevar8x32_epi32(
+        _mm256_packs_epi16(_mm256_packs_epi32(c0, c1), _mm256_packs_epi32(c2, c3)),
+        _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    __m256i number = _mm256_set1_epi8(-128);
+    for (size_t t = 0; t < thresholds.size(); ++t) {
+      _mm256_store_si256(reinterpret_cast<__m256i*>(answers[t].of.data()),
+                         _mm256_cmpgt_epi8(ranks, number));
+      number = _mm256_add_epi8(number, _mm256_set1_epi8(1));
+    }
+  }
+
+  [[gnu::target("avx2")]] static __m256i load(const Bytes& bytes) {
+    return _mm256_load_si256(reinterpret_cast<const __m256i*>(bytes.of.data()));
+  }
+
+  /// The leaves of one tree, of which `index` has the four last answers: of more levels, each
+  /// halves what was found for both of its answers.
+  template <size_t kDepth>
+  [[gnu::target("avx2")]] static __m256i look_up(const uint16_t* conditions, const int8_t* leaves,
+                                                 const Bytes* answers, __m256i index) {
+    if constexpr (kDepth <= kShuffledLevels) {
+      const auto* table = reinterpret_cast<const __m128i*>(leaves);
+      return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128(table)), index);
+    } else {
+      constexpr size_t kHalf = size_t{1} << (kDepth - 1);
+      return _mm256_blendv_epi8(look_up<kDepth - 1>(conditions + 1, leaves, answers, index),
+                                look_up<kDepth - 1>(conditions + 1, leaves + kHalf, answers, index),
+                                load(answers[*conditions]));
+    }
+  }
+  template <size_t kDepth>
+  [[gnu::target("avx2")]] static __m256i leaves_of(const uint16_t* conditions, const int8_t* leaves,
+                                                   const Bytes* answers) {
+    __m256i index = _mm256_setzero_si256();
+    for (size_t level = kDepth - std::min(kDepth, kShuffledLevels); level < kDepth; ++level)
+      index = _mm256_sub_epi8(_mm256_add_epi8(index, index), load(answers[conditions[level]]));
+    return look_up<kDepth>(conditions, leaves, answers, index);
+  }
+
+  /// Adds the leaves of a run of trees.
+  template <size_t kDepth>
+  [[gnu::target("avx2")]] static void add(size_t trees, const uint16_t* conditions,
+                                          const int8_t* leaves, const uint8_t* scales,
+                                          const Bytes* answers, Sums& sums) {
+    constexpr size_t kLeaves = std::max(kShuffled, size_t{1} << kDepth);
+    __m256i low = _mm256_setzero_si256(), high = low;  // rows 0 to 7 and 16 to 23, and the others
+    for (size_t t = 0; t < trees; t += 2) {
+      const bool pair = t + 1 < trees;
+      const __m256i a = leaves_of<kDepth>(conditions, leaves, answers);
+      const __m256i b = pair ? leaves_of<kDepth>(conditions + kDepth, leaves + kLeaves, answers)
+                             : _mm256_setzero_si256();
+      const __m256i scale =
+          _mm256_set1_epi16(static_cast<int16_t>(scales[t] | (pair ? scales[t + 1] << 8 : 0)));
+      low = _mm256_add_epi16(low, _mm256_maddubs_epi16(scale, _mm256_unpacklo_epi8(a, b)));
+      high = _mm256_add_epi16(high, _mm256_maddubs_epi16(scale, _mm256_unpackhi_epi8(a, b)));
+      conditions += 2 * kDepth;
+      leaves += 2 * kLeaves;
+    }
+    std::array<int16_t, kRows> found;
+    auto* out = reinterpret_cast<__m256i*>(found.data());
+    _mm256_storeu_si256(out, _mm256_permute2x128_si256(low, high, 0x20));
+    _mm256_storeu_si256(out + 1, _mm256_permute2x128_si256(low, high, 0x31));
+    for (size_t r = 0; r < kRows; ++r) sums[r] += found[r];
+  }
+  static constexpr std::array kAdd = {add<1>, add<2>, add<3>, add<4>,
+                                      add<5>, add<6>, add<7>, add<8>};
+
+  const BoostedTrees& trees_;
+  std::vector<Floats> columns_;  // of the features asked about
+  std::vector<Bytes> answers_;   // to all questions, -1 for yes, 0 for no
+};
+
+#endif
+
 void BoostedTrees::predict(const Matrix& rows, std::span<float> out) const {
-  if (rows.columns() != features_ || out.size() != rows.rows())
+  if (rows.columns() != features_ || out.size() > rows.rows())
     throw_internal(fmt::format("trees of {} features were given {}, and {} places for {} rows",
                                features_, rows.columns(), out.size(), rows.rows()));
-  // Below this a block's work costs more than it saves.
-  constexpr size_t kFewRows = 12;
-  std::vector<RowBytes> answers(rows.rows() < kFewRows ? 0 : thresholds_.size());
-  for (size_t first = 0; first < rows.rows();) {
-    const size_t count = std::min(kBlock, rows.rows() - first);
-    if (count < kFewRows) {
-      for (size_t r = 0; r < count; ++r) out[first + r] = value_of(sum_of(rows.row(first + r)));
-    } else {
-      for (const Questions& q : questions_) {
-        std::array<float, kBlock> column;
-        for (size_t r = 0; r < kBlock; ++r)
-          column[r] = rows.row(first + std::min(r, count - 1))[q.feature];
-        std::array<Floats, kBlock / 4> values;
-        std::memcpy(values.data(), column.data(), sizeof values);
-        const RowBytes rank =
-            ranks(values, std::span(thresholds_).subspan(q.first, q.last - q.first));
-        for (size_t d = q.first; d < q.last; ++d)
-          for (size_t part = 0; part < rank.size(); ++part)
-            answers[d][part] = rank[part] > static_cast<int8_t>(d - q.first - 128);
-      }
-      const auto sums = add_leaves(depths_, conditions_.data(), leaves_.data(), answers.data());
+  size_t first = 0;
+#ifdef __x86_64__
+  constexpr size_t kFewRows = 8;  // for which a block's work costs more than it saves
+  if (out.size() >= kFewRows && !runs_.empty() && Block::is_supported()) {
+    Block block(*this);
+    for (; first + kFewRows <= out.size(); first += Block::kRows) {
+      const size_t count = std::min(Block::kRows, out.size() - first);
+      Block::Rows members;
+      for (size_t r = 0; r < Block::kRows; ++r)
+        members[r] = rows.row(first + std::min(r, count - 1)).data();
+      const Block::Sums sums = block.sums(members);
       for (size_t r = 0; r < count; ++r) out[first + r] = value_of(sums[r]);
     }
-    first += count;
+  }
+#endif
+  for (; first < out.size(); first += kRowsTogether) {
+    const size_t count = std::min(kRowsTogether, out.size() - first);
+    std::array<const float*, kRowsTogether> members;
+    for (size_t r = 0; r < count; ++r) members[r] = rows.row(first + r).data();
+    std::array<int32_t, kRowsTogether> sums;
+    sum(std::span(members).first(count), std::span(sums).first(count));
+    for (size_t r = 0; r < count; ++r) out[first + r] = value_of(sums[r]);
   }
 }
 

@@ -45,7 +45,8 @@ class BoostedTrees {
   BoostedTrees() = default;
   /// `importance` has one number a feature, or is empty. Throws std::invalid_argument
   /// with the path of what is wrong ("trees[12].splits[3]: feature 41 of 40"): a count or
-  /// depth beyond the limits, a number that is not finite, a sum that could overflow.
+  /// depth beyond the limits, a number that is not finite, a sum that could overflow, more than
+  /// 2^26 pairs of a tree and a question.
   BoostedTrees(size_t features, double base, double leaf_unit, const std::vector<Tree>& trees,
                std::vector<double> importance);
 
@@ -60,16 +61,17 @@ class BoostedTrees {
 
   /// One row of `features()` numbers.
   float predict(std::span<const float> row) const;
-  /// All rows at once, which takes a fraction of the time a row.
+  /// The first rows, as many as `out` has places, which takes a fraction of the time a row.
   void predict(const Matrix& rows, std::span<float> out) const;
 
   bool operator==(const BoostedTrees&) const = default;
 
  private:
-  static constexpr size_t kAnswersTogether = 16;
+  class Block;
 
-  float value_of(int32_t sum) const;
-  int32_t sum_of(std::span<const float> row) const;
+  static constexpr size_t kAnswersTogether = 8;
+  static constexpr size_t kShuffled = 16;
+  static constexpr size_t kMostSteps = size_t{1} << 26;
 
   /// The questions about one feature are numbers first .. last - 1.
   struct Questions {
@@ -78,6 +80,19 @@ class BoostedTrees {
     uint16_t last = 0;
     bool operator==(const Questions&) const = default;
   };
+  /// Neighbouring trees of one depth.
+  struct Run {
+    uint8_t depth = 0;
+    uint16_t trees = 0;
+    bool operator==(const Run&) const = default;
+  };
+
+  void pad_thresholds();
+  void add_steps();
+  void add_short_leaves();
+  float value_of(int32_t sum) const;
+  /// Of a few rows.
+  void sum(std::span<const float* const> rows, std::span<int32_t> sums) const;
 
   size_t features_ = 0;
   double base_ = 0;
@@ -86,12 +101,22 @@ class BoostedTrees {
   // Boosting asks the same few questions again and again: each distinct one is answered
   // once a row, and a tree names its own by number.
   std::vector<Questions> questions_;
-  // Of the distinct questions, by feature and threshold; each feature's padded to a
-  // multiple of kAnswersTogether with questions nobody asks.
+  // Of the distinct questions, by feature and threshold; after each feature's one or more that
+  // nothing is above, up to a multiple of kAnswersTogether.
   std::vector<float> thresholds_;
-  std::vector<uint8_t> depths_;       // of each tree
-  std::vector<uint16_t> conditions_;  // of all trees, one after the other
-  std::vector<int32_t> leaves_;       // of all trees, one after the other
+  std::vector<uint8_t> depths_;         // of each tree
+  std::vector<uint16_t> conditions_;    // of all trees, one after the other
+  std::vector<int32_t> leaves_;         // of all trees, one after the other
+  std::vector<uint32_t> first_leaves_;  // of each tree, their place
+  // What a feature adds to the indices of all trees' leaves, a byte a tree, when it is above r of
+  // its thresholds stands at its first question's number + r.
+  std::vector<uint8_t> steps_;
+  // Where they all fit into a byte once divided by what those of a tree have in common: the
+  // leaves, each tree's padded to a multiple of kShuffled, and what to multiply them by, in runs
+  // whose sums fit into 16 bits. Else there are no runs.
+  std::vector<int8_t> short_leaves_;
+  std::vector<uint8_t> scales_;
+  std::vector<Run> runs_;
 };
 
 /// The text of a JSON object that reads back as an equal model. Questions are

@@ -4,7 +4,9 @@
 
 #include <cmath>
 #include <limits>
+#include <span>
 #include <stdexcept>
+#include <utility>
 
 #include "orrery/learn/split.h"
 
@@ -46,17 +48,34 @@ std::string problem(const std::vector<Tree>& trees, double base = 0, double leaf
   return "";
 }
 
-/// Any trees, with values that meet thresholds exactly now and then.
-BoostedTrees random_trees(size_t count, size_t features, SplitMix64& random) {
+/// Any trees, with values that meet thresholds exactly now and then. Leaves are multiples of
+/// `scale`, up to `most` times.
+std::vector<Tree> random_trees(size_t count, size_t features, SplitMix64& random, int32_t most,
+                               int32_t scale = 1) {
   std::vector<Tree> trees(count);
   for (Tree& tree : trees) {
     tree.splits.resize(1 + random.below(BoostedTrees::kMaxDepth));
     for (auto& split : tree.splits)
       split = {static_cast<uint16_t>(random.below(features)), static_cast<float>(random.below(16))};
     tree.leaves.resize(size_t{1} << tree.splits.size());
-    for (int32_t& leaf : tree.leaves) leaf = static_cast<int32_t>(random.below(200001)) - 100000;
+    for (int32_t& leaf : tree.leaves)
+      leaf =
+          scale * (static_cast<int32_t>(random.below(static_cast<uint64_t>(2 * most + 1))) - most);
   }
-  return {features, -2.75, 1e-5, trees, {}};
+  return trees;
+}
+
+/// base + leaf_unit · Σ leaves, tree after tree, as the class says.
+float walked(double base, double leaf_unit, const std::vector<Tree>& trees,
+             std::span<const float> row) {
+  int64_t sum = 0;
+  for (const Tree& tree : trees) {
+    size_t leaf = 0;
+    for (const auto& split : tree.splits)
+      leaf = 2 * leaf + (row[split.feature] > split.threshold ? 1 : 0);
+    sum += tree.leaves[leaf];
+  }
+  return static_cast<float>(base + leaf_unit * static_cast<double>(sum));
 }
 
 Matrix random_rows(size_t rows, size_t features, SplitMix64& random) {
@@ -89,18 +108,50 @@ TEST(BoostedTrees, PredictsItsBaseWithoutTrees) {
   EXPECT_EQ(BoostedTrees(1, 2.5, 1, {}, {}).predict(std::vector<float>{7}), 2.5f);
 }
 
-TEST(BoostedTrees, BatchesOfAnySizeGiveTheBitsOfSingleRows) {
+TEST(BoostedTrees, BatchesOfAnySizeGiveTheBitsOfAWalkThroughTheTrees) {
   SplitMix64 random(5);
-  for (const size_t count : {1, 15, 16, 17, 100}) {
-    const BoostedTrees trees = random_trees(count, 7, random);
-    for (const size_t rows : {0, 1, 11, 12, 31, 32, 33, 44, 64, 101}) {
-      Matrix matrix = random_rows(rows, 7, random);
-      if (rows > 0) matrix.row(rows - 1)[3] = std::numeric_limits<float>::quiet_NaN();
-      std::vector<float> out(rows);
-      trees.predict(matrix, out);
-      for (size_t r = 0; r < rows; ++r) EXPECT_EQ(out[r], trees.predict(matrix.row(r)));
+  // Leaves of a byte, of a byte times what they have in common, and of more.
+  for (const auto& [most, scale] : {std::pair(45, 1), {127, 1}, {127, 200}, {100000, 1}})
+    for (const size_t count : {1, 15, 16, 17, 100, 600}) {
+      const std::vector<Tree> made = random_trees(count, 7, random, most, scale);
+      const BoostedTrees trees(7, -2.75, 1e-5, made, {});
+      for (const size_t rows : {0, 1, 7, 8, 11, 31, 32, 33, 44, 64, 101}) {
+        Matrix matrix = random_rows(rows, 7, random);
+        if (rows > 0) matrix.row(rows - 1)[3] = std::numeric_limits<float>::quiet_NaN();
+        std::vector<float> out(rows);
+        trees.predict(matrix, out);
+        for (size_t r = 0; r < rows; ++r) {
+          EXPECT_EQ(out[r], walked(-2.75, 1e-5, made, matrix.row(r)));
+          EXPECT_EQ(out[r], trees.predict(matrix.row(r)));
+        }
+      }
     }
+}
+
+TEST(BoostedTrees, TreesOfOneDepthMayAddUpToMoreThanSixteenBits) {
+  for (size_t depth = 1; depth <= BoostedTrees::kMaxDepth; ++depth) {
+    Tree tree;
+    tree.splits.resize(depth, {0, 0.5f});
+    tree.leaves.resize(size_t{1} << depth);
+    tree.leaves.back() = 127 * 255;
+    tree.leaves.front() = -126 * 255;
+    const BoostedTrees trees(1, 0, 1, std::vector<Tree>(301, tree), {});
+    Matrix rows(40, 1);
+    for (size_t r = 0; r < 40; r += 2) rows.row(r)[0] = 1;
+    std::vector<float> out(40);
+    trees.predict(rows, out);
+    for (size_t r = 0; r < 40; ++r) EXPECT_EQ(out[r], 301.0f * 255 * (r % 2 == 0 ? 127 : -126));
   }
+}
+
+TEST(BoostedTrees, PredictsAsManyRowsAsThereArePlaces) {
+  SplitMix64 random(6);
+  const BoostedTrees trees(7, 0, 1, random_trees(20, 7, random, 45), {});
+  const Matrix matrix = random_rows(64, 7, random);
+  std::vector<float> out(41, -1);
+  trees.predict(matrix, std::span(out).first(40));
+  for (size_t r = 0; r < 40; ++r) EXPECT_EQ(out[r], trees.predict(matrix.row(r)));
+  EXPECT_EQ(out[40], -1);
 }
 
 TEST(BoostedTrees, BatchesTellAsManyThresholdsApartAsThereMayBe) {
@@ -118,7 +169,7 @@ TEST(BoostedTrees, RefusesAnotherNumberOfFeatures) {
   EXPECT_THROW(two_trees().predict(std::vector<float>{1, 2}), Error);
   std::vector<float> out(2);
   EXPECT_THROW(two_trees().predict(Matrix(2, 2), out), Error);
-  EXPECT_THROW(two_trees().predict(Matrix(3, 3), out), Error);
+  EXPECT_THROW(two_trees().predict(Matrix(1, 3), out), Error);
 }
 
 TEST(BoostedTrees, WritesOneTreeALine) {
@@ -197,6 +248,18 @@ TEST(BoostedTrees, RefusesWhatIsNotATree) {
   EXPECT_EQ(problem(thresholds), "");
   thresholds.push_back(Tree{{{0, -1}}, {1, 2}});
   EXPECT_EQ(problem(thresholds), "trees: more than 255 thresholds of feature 0");
+  std::vector<Tree> many(4096);
+  for (size_t t = 0; t < many.size(); ++t)
+    for (size_t level = 0; level < 8; ++level)
+      many[t].splits.push_back(
+          {static_cast<uint16_t>(t / 30), static_cast<float>(8 * (t % 30) + level)});
+  for (Tree& tree : many) tree.leaves.resize(256);
+  try {
+    BoostedTrees(2048, 0, 1, many, {});
+    ADD_FAILURE() << "4096 trees times 33,000 questions were taken";
+  } catch (const std::invalid_argument& e) {
+    EXPECT_STREQ(e.what(), "trees: 4096 of them times 33864 questions are more than 67108864");
+  }
 }
 
 TEST(BoostedTrees, HostileFilesAreNamedWithTheirPlace) {

@@ -11,9 +11,10 @@
 namespace orrery {
 namespace {
 
-/// Kernels described together: as many as make groups worth a batch of every class, few
-/// enough that their features stay in a core's second-level cache.
+/// Kernels sorted by class together: as many as make groups worth a batch of every class.
 constexpr size_t kBlock = 4096;
+/// Kernels of one class described together: few enough that their features stay in a core's caches.
+constexpr size_t kDescribed = 128;
 /// Trees answer fewer rows than this one by one.
 constexpr size_t kFewestTogether = 12;
 
@@ -60,7 +61,7 @@ class TilePredictor final : public Predictor {
 
   Explanation explain(const Kernel& kernel, const OperatingPoint& point) const override {
     TileDescription d;
-    gpu_of(gpus_[0].class_of(kernel)).describe(kernel, point.clock, d);
+    gpu_of(fits_.of(gpus_[0].class_of(kernel))).describe(kernel, point.clock, d);
     Explanation x;
     x.bound = std::max(d.compute_seconds, d.memory_seconds) < d.floor_seconds ? "latency"
               : d.memory_seconds >= d.compute_seconds                         ? "memory"
@@ -74,11 +75,13 @@ class TilePredictor final : public Predictor {
     step.time = idle;
     bool clocks_differ = false;  // those that times were taken at
     for (size_t i = 0; i < kernels.size(); ++i) {
+      const FitChoice::OfClass& choice = fits_.of(gpus_[0].class_of(kernels[i]));
       TileDescription d;
-      describe(kernels[i], point.clock, d);
-      clocks_differ = clocks_differ || fits_.of(d.tile_class).windows_elsewhere;
-      step += power_.burst_terms(kernels[i], d,
-                                 at_boost_clock(kernels[i], d, estimates[i].seconds, point.clock)) *
+      describe(kernels[i], choice, point.clock, d);
+      clocks_differ = clocks_differ || choice.windows_elsewhere;
+      step += power_.burst_terms(
+                  kernels[i], d,
+                  at_boost_clock(kernels[i], choice, d, estimates[i].seconds, point.clock)) *
               counts[i];
     }
     if (point.clock.value > 0) return {point.clock, power_.at(step, point.clock).energy()};
@@ -127,13 +130,12 @@ class TilePredictor final : public Predictor {
   }
 
   Estimate predict_one(const Kernel& kernel, const OperatingPoint& point) const {
+    const FitChoice::OfClass& choice = fits_.of(gpus_[0].class_of(kernel));
     TileDescription d;
-    describe(kernel, point.clock, d);
-    const ClassFit* fit = fits_.of(d.tile_class).fit;
-    Estimate e = fit != nullptr ? estimate_of(*fit, d)
-                                : unmeasured_estimate(Seconds(d.seconds), kernel.counted);
-    e.seconds = e.seconds * slowdown(kernel, d, e.seconds, point.clock);
-    run(kernel, d, point, e);
+    describe(kernel, choice, point.clock, d);
+    Estimate e = choice.fit != nullptr ? estimate_of(*choice.fit, d)
+                                       : unmeasured_estimate(Seconds(d.seconds), kernel.counted);
+    run(kernel, choice, d, point, e);
     return e;
   }
 
@@ -145,15 +147,15 @@ class TilePredictor final : public Predictor {
 
   /// Describes the kernel for its class's fit: at a clock that its trees do not know, as at the
   /// boost clock.
-  void describe(const Kernel& kernel, Hertz clock, TileDescription& d) const {
-    const TileClass tile_class = gpus_[0].class_of(kernel);
-    gpu_of(tile_class).describe(kernel, follows_clock(fits_.of(tile_class)) ? clock : Hertz(), d);
+  void describe(const Kernel& kernel, const FitChoice::OfClass& choice, Hertz clock,
+                TileDescription& d) const {
+    gpu_of(choice).describe(kernel, follows_clock(choice) ? clock : Hertz(), d);
   }
 
   /// What to multiply a fit's time by, of a kernel so described. Tables without clocks ran at the
   /// boost clock: the physical time follows it.
-  double slowdown(const Kernel& kernel, const TileDescription& d, Seconds time, Hertz clock) const {
-    const FitChoice::OfClass& choice = fits_.of(d.tile_class);
+  double slowdown(const Kernel& kernel, const FitChoice::OfClass& choice, const TileDescription& d,
+                  Seconds time, Hertz clock) const {
     if (clock.value <= 0 || follows_clock(choice)) return 1;
     if (!choice.protocol.warm) {
       // No kernel runs at more than the clock of a burst of its power.
@@ -161,15 +163,14 @@ class TilePredictor final : public Predictor {
       return window_power_.clock_of_fit(kernel, d, time).slowdown(std::min(clock, highest));
     }
     TileDescription slow;
-    gpu_of(d.tile_class).describe(kernel, clock, slow);
+    gpu_of(choice).describe(kernel, clock, slow);
     return slow.seconds / d.seconds;
   }
 
   /// What power is reckoned from: the time it would take at the boost clock, were there no limit;
   /// at a clock that was given, the time there.
-  Seconds at_boost_clock(const Kernel& kernel, const TileDescription& d, Seconds time,
-                         Hertz given) const {
-    const FitChoice::OfClass& choice = fits_.of(d.tile_class);
+  Seconds at_boost_clock(const Kernel& kernel, const FitChoice::OfClass& choice,
+                         const TileDescription& d, Seconds time, Hertz given) const {
     if (given.value > 0 || follows_clock(choice) || choice.protocol.warm) return time;
     return time *
            window_power_.clock_of_fit(kernel, d, time).slowdown(Hertz(gpus_[0].boost_clock()));
@@ -179,27 +180,30 @@ class TilePredictor final : public Predictor {
   void predict_class(TileClass tile_class, std::span<const uint32_t> members,
                      std::span<const Kernel> kernels, const OperatingPoints& points,
                      std::span<Estimate> estimates) const {
-    const ClassFit* fit = members.empty() ? nullptr : fits_.of(tile_class).fit;
-    if (fit == nullptr || members.size() < kFewestTogether) {
+    if (members.empty()) return;
+    const FitChoice::OfClass& choice = fits_.of(tile_class);
+    if (choice.fit == nullptr || members.size() < kFewestTogether) {
       for (const uint32_t i : members) estimates[i] = predict_one(kernels[i], points[i]);
       return;
     }
-    const size_t count = members.size();
-    Matrix features(count, TileGpu::feature_names(tile_class).size());
-    std::vector<TileDescription> described(count);
-    for (size_t i = 0; i < count; ++i) {
-      describe(kernels[members[i]], points[members[i]].clock, described[i]);
-      std::ranges::copy(described[i].values(), features.row(i).begin());
-    }
-    std::vector<float> centre(count), spread(count);
-    fit->centre.predict(features, centre);
-    fit->spread.predict(features, spread);
-    for (size_t i = 0; i < count; ++i) {
-      Estimate& e = estimates[members[i]];
-      e = estimate_of(*fit, described[i].seconds, features.row(i), centre[i], spread[i]);
-      e.seconds = e.seconds *
-                  slowdown(kernels[members[i]], described[i], e.seconds, points[members[i]].clock);
-      run(kernels[members[i]], described[i], points[members[i]], e);
+    const size_t most = std::min(kDescribed, members.size());
+    Matrix features(most, TileGpu::feature_names(tile_class).size());
+    std::vector<TileDescription> described(most);
+    std::vector<float> centre(most), spread(most);
+    for (; !members.empty(); members = members.subspan(std::min(most, members.size()))) {
+      const size_t count = std::min(most, members.size());
+      for (size_t i = 0; i < count; ++i) {
+        describe(kernels[members[i]], choice, points[members[i]].clock, described[i]);
+        std::ranges::copy(described[i].values(), features.row(i).begin());
+      }
+      choice.fit->centre.predict(features, std::span(centre).first(count));
+      choice.fit->spread.predict(features, std::span(spread).first(count));
+      for (size_t i = 0; i < count; ++i) {
+        const uint32_t at = members[i];
+        estimates[at] = estimate_of(*choice.fit, described[i].seconds, features.row(i), centre[i],
+                                    spread[i]);
+        run(kernels[at], choice, described[i], points[at], estimates[at]);
+      }
     }
   }
 
@@ -211,17 +215,17 @@ class TilePredictor final : public Predictor {
     return kAlways + kOfShortest * std::max(0.0, 1 - (d.seconds - kEagerSeconds) / kShort);
   }
 
-  /// The device as the class's fit saw it.
-  const TileGpu& gpu_of(TileClass tile_class) const {
-    const FitChoice::OfClass& choice = fits_.of(tile_class);
+  /// The device as a class's fit saw it.
+  const TileGpu& gpu_of(const FitChoice::OfClass& choice) const {
     return (choice.alike ? alike_gpus_ : gpus_)[choice.protocol.number()];
   }
 
-  /// The power the kernel draws, and the time it takes once its clock follows that power.
-  /// A clock that was given stays.
-  void run(const Kernel& kernel, const TileDescription& d, const OperatingPoint& point,
-           Estimate& e) const {
-    if (point.queued && fits_.of(d.tile_class).protocol.eager)
+  /// From a fit's estimate of a kernel so described to the point it runs at: the power the kernel
+  /// draws, and the time it takes once its clock follows that power. A clock that was given stays.
+  void run(const Kernel& kernel, const FitChoice::OfClass& choice, const TileDescription& d,
+           const OperatingPoint& point, Estimate& e) const {
+    e.seconds = e.seconds * slowdown(kernel, choice, d, e.seconds, point.clock);
+    if (point.queued && choice.protocol.eager)
       e.seconds = Seconds(std::max(d.seconds - kEagerSeconds, e.seconds.value - host_part(d)));
     if (point.regime == OperatingPoint::Regime::kSustained && point.clock.value <= 0) {
       const PowerState state = power_.sustained(power_.terms(kernel, d, e.seconds));
