@@ -43,8 +43,9 @@ struct Found {
   double coverage() const { return inside / rows; }
 };
 
-Found judge(const TileFit& fit, const Device& device, std::span<const MeasuredRow> rows) {
-  const TileGpu gpu(device, fit.protocol);
+Found judge(const TileFit& of_others, const Device& device, std::span<const MeasuredRow> rows) {
+  const TileGpu gpu(device, of_others.protocol);
+  const TileFit fit = seen_from(gpu.figures(), of_others);
   Found found;
   TileDescription d;
   for (const MeasuredRow& row : rows) {
@@ -120,10 +121,11 @@ TEST_P(LeaveOneGpuOut, IsPredictedByTheOthers) {
   CalibrationOptions options;
   options.protocol = kWarm;
   options.threads = 1;
-  const TileFit others = calibrate_generic(tables, options).fit;
+  const Device device = catalogue().device(expected.device);
+  const TileFit others =
+      seen_from(TileGpu(device).figures(), calibrate_generic(tables, options).fit);
   options.prior = &others;
 
-  const Device device = catalogue().device(expected.device);
   const std::array<LeftOutGpu::Family, 3> limits = {expected.product, expected.prefill,
                                                     expected.decode};
   for (size_t k = 0; k < kKinds.size(); ++k) {

@@ -229,7 +229,8 @@ std::shared_ptr<const TileFit> prior_of(const CalibrateRequest& request, const D
   }
   const bool seen =
       std::find(prior->devices.begin(), prior->devices.end(), device.name) != prior->devices.end();
-  if (!seen && prior->protocol == protocol) return prior;
+  if (!seen && prior->protocol == protocol)
+    return std::make_shared<const TileFit>(seen_from(TileGpu(device).figures(), *prior));
   if (asked_for)
     throw_input(path, seen ? fmt::format("was made from rows of {} too: errors out of fold would "
                                          "look smaller than they are",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <numeric>
 
@@ -10,6 +11,7 @@
 #include "orrery/learn/cross_validation.h"
 #include "orrery/learn/fit_trees.h"
 #include "orrery/learn/split.h"
+#include "orrery/learn/statistics.h"
 
 namespace orrery {
 namespace {
@@ -301,6 +303,31 @@ std::vector<std::pair<float, float>> range_of(const Matrix& x) {
   return range;
 }
 
+/// Puts a row's out-of-fold answer at its number.
+void record(const ClassRows& data, size_t row, float centre, double scale, const ClassFit& fit,
+            std::vector<std::optional<OutOfFold>>& found) {
+  OutOfFold o;
+  o.tile_class = data.tile_class;
+  o.measured = data.members[row].row->seconds;
+  o.predicted = data.physical[row] * std::exp(static_cast<double>(centre));
+  o.low = o.predicted * std::exp(scale * fit.low);
+  o.high = o.predicted * std::exp(scale * fit.high);
+  o.row = data.members[row].number;
+  found[o.row] = o;
+}
+
+/// The spread's trees, of what is left over out of fold, and each row's scale out of fold.
+std::vector<float> fit_spread(const ClassRows& data, std::span<const float> out_of_fold,
+                              int threads, BoostedTrees& spread) {
+  std::vector<float> log_size(data.size());
+  for (size_t i = 0; i < data.size(); ++i)
+    log_size[i] = static_cast<float>(
+        std::log(std::max<double>(kSmallestResidual, std::abs(data.target[i] - out_of_fold[i]))));
+  const TreeOptions options = spread_options(data.size(), threads);
+  spread = fit_trees(data.x, log_size, data.weight, options);
+  return out_of_fold_predictions(data.x, log_size, data.weight, data.fold, options);
+}
+
 /// Fits the class and puts each row's out-of-fold answer at its number. `keeps_prior`: the prior
 /// also answers for what the rows do not show.
 ClassFit fit_class(const ClassRows& data, const ClassFit* prior, bool keeps_prior,
@@ -331,13 +358,7 @@ ClassFit fit_class(const ClassRows& data, const ClassFit* prior, bool keeps_prio
     fit.spread = prior->spread;
     fit.spread.predict(data.x, scale);
   } else {
-    std::vector<float> log_size(n);
-    for (size_t i = 0; i < n; ++i)
-      log_size[i] = static_cast<float>(std::log(
-          std::max<double>(kSmallestResidual, std::abs(data.target[i] - centre.out_of_fold[i]))));
-    const TreeOptions of_spread = spread_options(n, options.threads);
-    scale = out_of_fold_predictions(data.x, log_size, data.weight, data.fold, of_spread);
-    fit.spread = fit_trees(data.x, log_size, data.weight, of_spread);
+    scale = fit_spread(data, centre.out_of_fold, options.threads, fit.spread);
   }
   if (corrected)
     for (size_t f = 0; f < fit.range.size(); ++f) {
@@ -362,16 +383,8 @@ ClassFit fit_class(const ClassRows& data, const ClassFit* prior, bool keeps_prio
   fit.launch_spread = elsewhere.launch;
   fit.machine_spread = elsewhere.machine;
   fit.centre = std::move(centre.trees);
-  for (size_t i = 0; i < n; ++i) {
-    OutOfFold o;
-    o.tile_class = data.tile_class;
-    o.measured = data.members[i].row->seconds;
-    o.predicted = data.physical[i] * std::exp(static_cast<double>(centre.out_of_fold[i]));
-    o.low = o.predicted * std::exp(held_out[i].scale * fit.low);
-    o.high = o.predicted * std::exp(held_out[i].scale * fit.high);
-    o.row = data.members[i].number;
-    found[o.row] = o;
-  }
+  for (size_t i = 0; i < n; ++i)
+    record(data, i, centre.out_of_fold[i], held_out[i].scale, fit, found);
   return fit;
 }
 
@@ -396,6 +409,96 @@ std::vector<OutOfFold> in_order(const std::vector<std::optional<OutOfFold>>& fou
   for (const auto& o : found)
     if (o) list.push_back(*o);
   return list;
+}
+
+/// What the devices that have a class say of the distance to one that is not measured.
+struct Distances {
+  std::vector<double> of_device;  // to the nearest other that has the class, by table
+  double growth = 0;              // of errors, of those at a distance of 0, for each power of two
+};
+
+/// Errors are taken to grow along a line with the distance, as a variogram does near its origin:
+/// from `near` on the devices measured to those on each device of fits over the others, by least
+/// squares. A device without the class has an error of 0.
+Distances distances_of(std::span<const double> error_of_device, double near,
+                       std::span<const GpuFigures> figures) {
+  Distances found{std::vector<double>(figures.size(), 0)};
+  double products = 0, squares = 0;
+  for (size_t t = 0; t < figures.size(); ++t) {
+    if (error_of_device[t] <= 0) continue;
+    double nearest = std::numeric_limits<double>::infinity();
+    for (size_t other = 0; other < figures.size(); ++other)
+      if (other != t && error_of_device[other] > 0)
+        nearest = std::min(nearest, octaves_apart(figures[t], figures[other]));
+    found.of_device[t] = nearest;
+    products += nearest * (error_of_device[t] / near - 1);
+    squares += nearest * nearest;
+  }
+  if (squares > 0) found.growth = std::clamp(products / squares, 0.0, kMostMultiplier);
+  return found;
+}
+
+/// Fits a class that several devices tell, whose figures are given by table, and puts the answer to
+/// each row of a fit that has not seen its device at its number. How sure the fit is of a kernel is
+/// learned from fits that have not seen the operator; how much less of a device's, from the
+/// distances.
+ClassFit fit_class_of_devices(ClassRows& data, std::span<const GpuFigures> figures,
+                              const TreeOptions& options, CalibrationOptions calibration,
+                              std::vector<std::optional<OutOfFold>>& found) {
+  constexpr int kFolds = 5;  // for a mean and for what kernels differ by
+  const size_t n = data.size();
+  calibration.folds = kFolds;
+  fold_by_operator(data, calibration);
+  const Centre seen = fit_centre(data, options);
+  ClassFit fit;
+  fit.rows = n;
+  fit.range = range_of(data.x);
+  const std::vector<float> scale = fit_spread(data, seen.out_of_fold, options.threads, fit.spread);
+
+  std::vector<int> device(n);
+  for (size_t i = 0; i < n; ++i) device[i] = data.members[i].device;
+  const std::vector<float> unseen =
+      out_of_fold_predictions(data.x, data.target, data.weight, device, options);
+  std::vector<double> error(figures.size(), 0);
+  double near = 0, weights = 0;
+  for (size_t i = 0; i < n; ++i) {
+    const double weight = data.weight[i];  // one over the rows of its device
+    const double target = data.target[i];
+    error[static_cast<size_t>(device[i])] +=
+        weight * std::max(kSmallestResidual, std::abs(target - unseen[i]));
+    near += weight * std::max(kSmallestResidual, std::abs(target - seen.out_of_fold[i]));
+    weights += weight;
+  }
+  const Distances distances = distances_of(error, near / weights, figures);
+
+  std::vector<ClassFit> without(figures.size());  // ranges of what the others measured
+  for (size_t t = 0; t < figures.size(); ++t) {
+    std::vector<size_t> others;
+    for (size_t i = 0; i < n; ++i)
+      if (device[i] != static_cast<int>(t)) others.push_back(i);
+    without[t].range = range_of(data.x.select(others));
+  }
+  // A few devices do not tell whether the next is faster or slower than predicted: one size
+  // either way.
+  std::vector<double> scales(n), ratios(n);
+  const std::vector<double> weight(data.weight.begin(), data.weight.end());
+  for (size_t i = 0; i < n; ++i) {
+    const auto t = static_cast<size_t>(device[i]);
+    const double residual = data.target[i] - unseen[i];
+    scales[i] = std::exp(static_cast<double>(scale[i])) *
+                widening(octaves_outside(without[t], data.x.row(i))) *
+                (1 + distances.growth * distances.of_device[t]);
+    ratios[i] = std::abs(residual) / scales[i];
+    fit.error += std::abs(std::exp(-residual) - 1) / static_cast<double>(n);
+  }
+  fit.high = std::min(weighted_quantile(ratios, weight, 0.9), kMostMultiplier);
+  fit.low = -fit.high;
+  fit.growth = distances.growth;
+  fit.launch_spread = calibration.elsewhere.launch;
+  fit.machine_spread = calibration.elsewhere.machine;
+  fit.centre = seen.trees;
+  for (size_t i = 0; i < n; ++i) record(data, i, unseen[i], scales[i], fit, found);
+  return fit;
 }
 
 /// Of the residuals' variance, the share that all rows of a device have in common.
@@ -462,6 +565,7 @@ Calibration calibrate_generic(std::span<const RowsOnDevice> tables,
   for (const RowsOnDevice& table : tables) {
     gpus.emplace_back(*table.device, options.protocol);
     result.fit.devices.push_back(table.device->name);
+    result.fit.figures.push_back(gpus.back().figures());
     rows += table.rows.size();
   }
   std::vector<std::optional<OutOfFold>> found(rows);
@@ -482,14 +586,11 @@ Calibration calibrate_generic(std::span<const RowsOnDevice> tables,
     for (size_t i = 0; i < data.size(); ++i)
       for (const size_t f : masked) data.x.row(i)[f] = 0;
     const bool by_device = devices >= kFewestDevices;
-    if (by_device)
-      for (const Member& m : data.members) data.fold.push_back(m.device);
-    else
-      fold_by_operator(data, options);
-    ClassFit fit =
-        fit_class(data, nullptr, false,
-                  generic_options(data.size(), rows, devices, options.protocol, options.threads),
-                  options.elsewhere, found);
+    const TreeOptions trees =
+        generic_options(data.size(), rows, devices, options.protocol, options.threads);
+    if (!by_device) fold_by_operator(data, options);
+    ClassFit fit = by_device ? fit_class_of_devices(data, result.fit.figures, trees, options, found)
+                             : fit_class(data, nullptr, false, trees, options.elsewhere, found);
     for (const size_t f : masked) fit.range[f] = {-kAnyValue, kAnyValue};
     if (by_device) {
       fit.shared = shared_by_device(data, found, tables.size());
@@ -500,6 +601,7 @@ Calibration calibrate_generic(std::span<const RowsOnDevice> tables,
     result.fit.classes[static_cast<size_t>(data.tile_class)] = std::move(fit);
   }
   result.out_of_fold = in_order(found);
+  if (tables.size() < kFewestDevices) result.fit.figures.clear();
   return result;
 }
 

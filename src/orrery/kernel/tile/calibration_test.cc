@@ -164,6 +164,39 @@ TEST(Calibration, RowsOfSeveralDevicesArePredictedWithoutTheirOwn) {
   EXPECT_NEAR(made.fit.find(TileClass::kProduct)->shared, 0.9, 0.1);
 }
 
+TEST(Calibration, DevicesFartherOffArePredictedWithWiderIntervals) {
+  // Bandwidths of 1, 2 and 8: the nearest other lies 1, 1 and 2 powers of two off.
+  const std::array<Device, 3> devices = {gpu_of("a", 0.5e12), gpu_of("b", 1e12), gpu_of("c", 4e12)};
+  const auto made_with = [&](double a, double b, double c) {
+    const auto on_a = products(devices[0], 300, a, 0.02), on_b = products(devices[1], 300, b, 0.02),
+               on_c = products(devices[2], 300, c, 0.02);
+    const std::array<RowsOnDevice, 3> tables = {
+        {{&devices[0], on_a}, {&devices[1], on_b}, {&devices[2], on_c}}};
+    return calibrate_generic(tables, {});
+  };
+  const Calibration alike = made_with(1.2, 1.2, 1.2), apart = made_with(1, 1.3, 2);
+  const ClassFit& same = *alike.fit.find(TileClass::kProduct);
+  const ClassFit& other = *apart.fit.find(TileClass::kProduct);
+  // What no device has of its own is known as well on a further one.
+  EXPECT_LT(same.growth, 0.3);
+  EXPECT_GT(other.growth, 3);
+  EXPECT_EQ(other.low, -other.high);
+  const auto share_inside = [](const Calibration& made) {
+    double inside = 0;
+    for (const OutOfFold& o : made.out_of_fold)
+      inside += o.low <= o.measured && o.measured <= o.high ? 1 : 0;
+    return inside / static_cast<double>(made.out_of_fold.size());
+  };
+  EXPECT_NEAR(share_inside(alike), 0.9, 0.01);
+  EXPECT_NEAR(share_inside(apart), 0.9, 0.01);
+  ASSERT_EQ(apart.fit.figures.size(), 3u);
+  EXPECT_NEAR(octaves_apart(apart.fit.figures[0], apart.fit.figures[2]), 3, 1e-5);
+  const GpuFigures far = TileGpu(gpu_of("far", 64e12)).figures();  // four from the nearest
+  const ClassFit seen = seen_from(far, apart.fit, other);
+  EXPECT_NEAR(seen.high, other.high * (1 + 4 * other.growth), 1e-6 * seen.high);
+  EXPECT_NEAR(seen.low, other.low * (1 + 4 * other.growth), 1e-6 * seen.high);
+}
+
 TEST(Calibration, WhatFewDevicesTeachIsTrustedHalfAsFar) {
   const Device device = gpu_of("one", 1e12);
   const auto rows = products(device, 90, 1.2, 0.1);

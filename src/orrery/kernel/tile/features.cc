@@ -103,6 +103,8 @@ TileGpu::TileGpu(const Device& device, TileProtocol protocol) : protocol_(protoc
   const bool spared = draw > 0 && draw < device.power_limit.value;
   if (protocol.warm && !spared && device.base_clock.value > 0 && device.base_clock.value < clock_)
     throttle_ = std::sqrt(device.base_clock.value / clock_);
+  constexpr double kMakersApart = 2;
+  maker_ = device.vendor == "NVIDIA" ? 0 : device.vendor == "AMD" ? kMakersApart : 2 * kMakersApart;
   warp_groups_ = device.architecture == "hopper" || device.architecture == "blackwell";
   for (int i = 0; i < kElementTypeCount; ++i) {
     const auto type = static_cast<ElementType>(i);
@@ -120,6 +122,25 @@ TileGpu::TileGpu(const Device& device, TileProtocol protocol) : protocol_(protoc
   const double special =
       device.special.value > 0 ? device.special.value : device.vector[ElementType::kF32].value / 4;
   special_per_clock_ = special / (sms_ * clock_);
+}
+
+double octaves_apart(const GpuFigures& a, const GpuFigures& b) {
+  double squares = 0;
+  for (size_t i = 0; i < a.size(); ++i) squares += (a[i] - b[i]) * (a[i] - b[i]);
+  return std::sqrt(squares);
+}
+
+GpuFigures TileGpu::figures() const {
+  const auto of = [](const std::array<double, kElementTypeCount>& rates, ElementType type) {
+    return lg(rates[static_cast<size_t>(type)]);
+  };
+  return {lg(sms_),
+          lg(clock_),
+          lg(bandwidth_),
+          lg(l2_bytes_),
+          of(matrix_per_clock_, ElementType::kF16),
+          of(vector_per_clock_, ElementType::kF32),
+          maker_};
 }
 
 double TileGpu::products_per_second(ElementType type, double clock) const {

@@ -97,6 +97,14 @@ struct TileProtocol {
   }
 };
 
+/// What GPUs are told apart by, in powers of two: SMs, clock, the memory's bandwidth, L2, for an
+/// SM and clock what it multiplies in 16 bits and what its vector units do in 32; and whose
+/// libraries run there, makers being as far apart as one generation of a maker from the next
+/// (Pascal, Volta, Turing, Ampere, Hopper by the figures before: 1.7 to 3), a stated prior.
+using GpuFigures = std::array<double, 7>;
+/// How far two of them lie from each other, as points.
+double octaves_apart(const GpuFigures& a, const GpuFigures& b);
+
 /// A GPU's figures per SM and clock, as the description needs them.
 class TileGpu {
  public:
@@ -110,6 +118,7 @@ class TileGpu {
   static std::span<const std::string_view> feature_names(TileClass tile_class);
 
   double boost_clock() const { return clock_; }
+  GpuFigures figures() const;
   /// The rate of matrix products of `type` on the whole device at `clock`; that of the
   /// vector units where they are what runs them.
   double products_per_second(ElementType type, double clock) const;
@@ -125,6 +134,7 @@ class TileGpu {
   double l2_bandwidth_ = 1;
   double throttle_ = 1;       // of the boost clock, what the board's power leaves to long products
   bool warp_groups_ = false;  // products of warp groups, fed by copies beside them (Hopper)
+  double maker_ = 0;          // as figures() has it
   double special_per_clock_ = 1;  // all per SM
   std::array<double, kElementTypeCount> matrix_per_clock_{};
   std::array<double, kElementTypeCount> vector_per_clock_{};

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "orrery/hardware/catalogue.h"
 #include "orrery/kernel/operator_kernel.h"
 
 namespace orrery {
@@ -51,6 +52,17 @@ TEST(TileFeatures, AProductTakesItsFloorAndItsArithmeticOrItsTraffic) {
       described(gpu, "gemm", "bf16", R"({"m": 640, "n": 640, "k": 640})", Hertz(0.5e9));
   EXPECT_NEAR(slow.compute_seconds * 1e6, 256, 1e-9);
   EXPECT_NEAR(slow.memory_seconds * 1e6, 2.4576, 1e-9);
+}
+
+TEST(TileFeatures, DevicesLieAsFarApartAsTheirFigures) {
+  const Catalogue catalogue(ORRERY_SOURCE_DIR "/hardware");
+  const auto figures = [&](const char* name) { return TileGpu(catalogue.device(name)).figures(); };
+  // One chip: 1,935 GB/s of memory beside 1,555.
+  EXPECT_NEAR(octaves_apart(figures("a100-pcie-40gb"), figures("a100-pcie-80gb")),
+              std::log2(1935.0 / 1555), 1e-4);
+  EXPECT_EQ(octaves_apart(figures("h200"), figures("h200")), 0);
+  // Another maker's libraries alone are two off.
+  EXPECT_GT(octaves_apart(figures("v100-pcie-32gb"), figures("mi100")), 2);
 }
 
 TEST(TileFeatures, OddProductsAreDescribedAsTheNextAlignedOnes) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace orrery {
 namespace {
@@ -12,6 +13,10 @@ namespace {
 /// when it gets no wider: stated priors.
 constexpr double kFarPerOctave = 0.25;
 constexpr double kMostOctaves = 12;
+
+/// Nothing measured tells apart boards of one chip, their clocks and runs: a device is taken to be
+/// no nearer than such boards lie (A100 of 40 and 80 GB 0.3, H100 and H200 0.6), a stated prior.
+constexpr double kBoardsApart = 0.5;
 
 /// No fit to measurements comes near these; they keep answers finite whatever a file says.
 constexpr double kMostFactor = 1e4;
@@ -24,7 +29,42 @@ std::string json_list(const std::vector<std::string>& texts) {
   return out + "]";
 }
 
+std::string json_figures(const std::vector<GpuFigures>& figures) {
+  std::string out = "[";
+  for (const GpuFigures& of_one : figures) {
+    out += out.size() > 1 ? ",[" : "[";
+    for (size_t i = 0; i < of_one.size(); ++i)
+      out += (i > 0 ? "," : "") + fmt::format("{:.3f}", of_one[i]);
+    out += "]";
+  }
+  return out + "]";
+}
+
 }  // namespace
+
+ClassFit seen_from(const GpuFigures& device, const TileFit& fit, const ClassFit& one) {
+  ClassFit seen = one;
+  if (fit.figures.empty()) return seen;
+  double nearest = std::numeric_limits<double>::infinity();
+  for (const GpuFigures& measured : fit.figures)
+    nearest = std::min(nearest, octaves_apart(device, measured));
+  nearest = std::max(nearest, kBoardsApart);
+  const double wider = 1 + one.growth * nearest;
+  seen.low *= wider;
+  seen.high *= wider;
+  seen.growth = 0;
+  return seen;
+}
+
+TileFit seen_from(const GpuFigures& device, const TileFit& fit) {
+  TileFit seen = fit;
+  for (std::optional<ClassFit>& one : seen.classes)
+    if (one) one = seen_from(device, fit, *one);
+  seen.figures.clear();
+  return seen;
+}
+
+double widening(double octaves) { return 1 + kFarPerOctave * octaves; }
 
 double octaves_outside(const ClassFit& fit, std::span<const float> features) {
   const size_t count = std::min(features.size(), fit.range.size());
@@ -49,7 +89,7 @@ Estimate estimate_of(const ClassFit& fit, const TileDescription& description) {
 Estimate estimate_of(const ClassFit& fit, double physical_seconds, std::span<const float> features,
                      float centre, float spread) {
   const double scale = std::min(kMostSpread, std::exp(static_cast<double>(spread))) *
-                       (1 + kFarPerOctave * octaves_outside(fit, features));
+                       widening(octaves_outside(fit, features));
   Estimate e;
   const double factor = std::exp(static_cast<double>(centre));
   e.seconds = Seconds(physical_seconds * std::clamp(factor, 1 / kMostFactor, kMostFactor));
@@ -70,9 +110,11 @@ std::string to_json(const TileFit& fit) {
       "\"stack\":{},\n\"command\":{},\n\"sources\":{}",
       TileFit::kVersion, json_string(fit.device), json_list(fit.devices), json_string(fit.stack),
       json_string(fit.command), json_list(fit.sources));
-  out += fmt::format(",\n\"quantizes\":{},\"warm\":{},\"eager\":{},\n\"classes\":{{",
-                     fit.protocol.quantizes ? 1 : 0, fit.protocol.warm ? 1 : 0,
-                     fit.protocol.eager ? 1 : 0);
+  out +=
+      fmt::format(",\n\"quantizes\":{},\"warm\":{},\"eager\":{},\n", fit.protocol.quantizes ? 1 : 0,
+                  fit.protocol.warm ? 1 : 0, fit.protocol.eager ? 1 : 0);
+  if (!fit.figures.empty()) out += "\"figures\":" + json_figures(fit.figures) + ",\n";
+  out += "\"classes\":{";
   bool first = true;
   for (size_t c = 0; c < kTileClassCount; ++c) {
     if (!fit.classes[c]) continue;
@@ -80,10 +122,11 @@ std::string to_json(const TileFit& fit) {
     const auto tile_class = static_cast<TileClass>(c);
     out += fmt::format(
         "{}\n{}:{{\"rows\":{},\"error\":{},\"low\":{},\"high\":{},\"shared\":{},"
-        "\"launch_spread_us\":{},\"machine_spread\":{},",
+        "\"launch_spread_us\":{},\"machine_spread\":{},{}",
         first ? "" : ",", json_string(name(tile_class)), one.rows, json_number(one.error),
         json_number(one.low), json_number(one.high), json_number(one.shared),
-        json_number(one.launch_spread * 1e6), json_number(one.machine_spread));
+        json_number(one.launch_spread * 1e6), json_number(one.machine_spread),
+        one.growth > 0 ? fmt::format("\"growth\":{},", json_number(one.growth)) : "");
     first = false;
     out += "\n\"features\":[";
     const auto names = TileGpu::feature_names(tile_class);
@@ -98,7 +141,7 @@ std::string to_json(const TileFit& fit) {
 
 TileFit tile_fit_from_json(const JsonValue& value) {
   value.expect_only({"schema", "version", "device", "devices", "stack", "command", "sources",
-                     "quantizes", "warm", "eager", "classes"});
+                     "quantizes", "warm", "eager", "figures", "classes"});
   if (value.member("schema").text() != "orrery-tile-fit")
     value.member("schema").fail("expected \"orrery-tile-fit\"");
   value.member("version").whole(TileFit::kVersion, TileFit::kVersion);
@@ -113,12 +156,19 @@ TileFit tile_fit_from_json(const JsonValue& value) {
   fit.protocol.quantizes = value.member("quantizes").whole(0, 1) == 1;
   fit.protocol.warm = value.member("warm").whole(0, 1) == 1;
   fit.protocol.eager = value.member("eager").whole(0, 1) == 1;
+  if (value.has("figures"))
+    for (const JsonValue& of_one :
+         value.member("figures").elements(fit.devices.size(), fit.devices.size())) {
+      GpuFigures figures;
+      std::ranges::copy(of_one.numbers(figures.size()), figures.begin());
+      fit.figures.push_back(figures);
+    }
   for (const auto& [class_name, one] : value.member("classes").members()) {
     size_t c = 0;
     while (c < kTileClassCount && name(static_cast<TileClass>(c)) != class_name) ++c;
     if (c == kTileClassCount) one.fail("no such class of kernels");
     one.expect_only({"rows", "error", "low", "high", "shared", "launch_spread_us", "machine_spread",
-                     "features", "centre", "spread"});
+                     "growth", "features", "centre", "spread"});
     ClassFit read;
     read.rows = static_cast<size_t>(one.member("rows").whole(0, int64_t{1} << 40));
     read.error = one.member("error").number();
@@ -133,6 +183,13 @@ TileFit tile_fit_from_json(const JsonValue& value) {
     read.machine_spread = machine.number();
     if (read.machine_spread < 0 || read.machine_spread > kMostSpread)
       machine.fail(fmt::format("must lie within 0 and {}", kMostSpread));
+    if (one.has("growth")) {
+      const JsonValue growth = one.member("growth");
+      read.growth = growth.number();
+      if (read.growth < 0 || read.growth > kMostMultiplier)
+        growth.fail(fmt::format("must lie within 0 and {}", kMostMultiplier));
+      if (fit.figures.empty()) growth.fail("needs the devices' 'figures'");
+    }
     if (read.high < read.low) one.member("high").fail("lies below 'low'");
     for (const char* end : {"low", "high"})
       if (std::abs(one.member(end).number()) > kMostMultiplier)

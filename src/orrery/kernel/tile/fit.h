@@ -25,12 +25,15 @@ struct ClassFit {
   /// Beside e, standard deviations from one machine to another: seconds a launch, and of ln(time).
   double launch_spread = 0, machine_spread = 0;
   double shared = 0;  ///< Share of the residuals' variance that kernels alike have in common.
+  /// Of a fit over several devices: by how much of themselves `low` and `high` grow for each power
+  /// of two that a device's figures lie off the nearest of those measured.
+  double growth = 0;
   std::vector<std::pair<float, float>> range;  ///< Of each feature, as measured.
   size_t rows = 0;
   double error = 0;  ///< Mean |predicted / measured - 1|, out of fold.
 };
 
-/// The largest `low` and `high` that a fit may have, either way.
+/// The largest `low` and `high` that a fit may have, either way, and the most they may grow.
 inline constexpr double kMostMultiplier = 20;
 
 /// All that was fitted for one device under one stack, or for any device from several.
@@ -39,6 +42,7 @@ struct TileFit {
 
   std::string device;                ///< "generic": for any.
   std::vector<std::string> devices;  ///< Whose rows it was made from.
+  std::vector<GpuFigures> figures;   ///< Of these, where intervals grow with the distance.
   std::string stack;
   std::string command;               ///< That made it.
   std::vector<std::string> sources;  ///< Tables it was made from.
@@ -51,8 +55,16 @@ struct TileFit {
   }
 };
 
+/// The class's fit with the intervals that it has on a device of these figures. One that was
+/// measured itself counts as another board of its chip.
+ClassFit seen_from(const GpuFigures& device, const TileFit& fit, const ClassFit& one);
+/// The same of all classes.
+TileFit seen_from(const GpuFigures& device, const TileFit& fit);
+
 /// How far outside the measured range, in units of a feature: powers of two for sizes.
 double octaves_outside(const ClassFit& fit, std::span<const float> features);
+/// How many times as wide intervals are there.
+double widening(double octaves);
 
 /// The estimate of a described kernel; joules are left to the caller.
 Estimate estimate_of(const ClassFit& fit, const TileDescription& description);

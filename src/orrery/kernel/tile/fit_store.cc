@@ -108,7 +108,7 @@ std::shared_ptr<const PowerFit> load_power_fit(const Binding& binding) {
 }
 
 FitChoice::FitChoice(const Device& device, const Binding& binding)
-    : device_(device.name), stack_(binding.stack) {
+    : device_(device.name), stack_(binding.stack), figures_(TileGpu(device).figures()) {
   if (!binding.fit.empty()) candidates_.push_back({binding.fit, Origin::kUser, false, nullptr});
   const std::string folder = kernels_folder(binding).string();
   add_candidates(folder, device_, Origin::kOwn);
@@ -130,11 +130,11 @@ void FitChoice::add_candidates(const std::string& folder, const std::string& dev
 
 const FitChoice::OfClass& FitChoice::of(TileClass tile_class) const {
   Slot& slot = slots_[static_cast<size_t>(tile_class)];
-  std::call_once(slot.once, [&] { slot.chosen = choose(tile_class); });
+  std::call_once(slot.once, [&] { slot.chosen = choose(tile_class, slot.widened); });
   return slot.chosen;
 }
 
-FitChoice::OfClass FitChoice::choose(TileClass tile_class) const {
+FitChoice::OfClass FitChoice::choose(TileClass tile_class, ClassFit& widened) const {
   const std::lock_guard lock(reading_);
   for (Candidate& candidate : candidates_) {
     if (candidate.other_stack && !is_shared_by_stacks(tile_class)) continue;
@@ -143,11 +143,16 @@ FitChoice::OfClass FitChoice::choose(TileClass tile_class) const {
     if (candidate.other_stack && candidate.fit->protocol.quantizes &&
         tile_class == TileClass::kByteProduct)
       continue;
-    if (const ClassFit* fit = candidate.fit->find(tile_class))
+    if (const ClassFit* fit = candidate.fit->find(tile_class)) {
+      if (fit->growth > 0) {
+        widened = seen_from(figures_, *candidate.fit, *fit);
+        fit = &widened;
+      }
       return {fit, candidate.fit->protocol,
               candidate.fit->device != device_ && candidate.fit->stack == kOneByOne,
               candidate.origin == Origin::kAlike,
               gap_of(tile_class, candidate, &candidate == candidates_.data())};
+    }
   }
   if (candidates_.empty())
     return {nullptr,

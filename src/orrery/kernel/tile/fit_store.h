@@ -64,13 +64,15 @@ class FitChoice {
   struct Slot {
     std::once_flag once;
     OfClass chosen;
+    ClassFit widened;  // as this device sees a fit over others
   };
 
   void add_candidates(const std::string& folder, const std::string& device, Origin origin);
-  OfClass choose(TileClass tile_class) const;
+  OfClass choose(TileClass tile_class, ClassFit& widened) const;
   std::string gap_of(TileClass tile_class, const Candidate& candidate, bool first) const;
 
   std::string device_, stack_;
+  GpuFigures figures_;
   mutable std::mutex reading_;
   mutable std::vector<Candidate> candidates_;
   mutable std::array<Slot, kTileClassCount> slots_;

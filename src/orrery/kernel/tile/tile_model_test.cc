@@ -474,6 +474,51 @@ TEST_F(TileModelTest, AFitReadsBackAsItWasWritten) {
   EXPECT_EQ(to_json(*load_tile_fit(ship("own.json", text))), text);
 }
 
+TEST_F(TileModelTest, IntervalsOfAFitOverOthersGrowWithTheDistance) {
+  const GpuFigures here = TileGpu(h200_).figures();
+  TileFit fit = constant_fit("generic", "torch", 1, {TileClass::kProduct});
+  fit.devices = {"near", "far"};
+  ClassFit& one = *fit.classes[static_cast<size_t>(TileClass::kProduct)];
+  one.low = -2;
+  one.high = 3;
+  one.growth = 0.25;
+  const auto spread_at = [&](double clock, double bandwidth) {
+    fit.figures = {here, here};
+    fit.figures[0][1] += clock;
+    fit.figures[0][2] -= bandwidth;
+    fit.figures[1][5] += 20;
+    ship("generic.torch.json", fit);
+    Estimate e;
+    bound()->predict({&product(), 1}, {}, {&e, 1});
+    // Of ln(time), with the trees' 0.1: all of it is the kernel's own.
+    return e.own_spread * kNinetyPercent / (0.1 * (3 + 2) / 2);
+  };
+  // Figures are written to a thousandth.
+  EXPECT_NEAR(spread_at(3, 4), 1 + 0.25 * 5, 1e-3);
+  EXPECT_NEAR(spread_at(1, 0), 1 + 0.25 * 1, 1e-3);
+  // Boards of one chip are no nearer than half a power of two.
+  EXPECT_NEAR(spread_at(0.1, 0), 1 + 0.25 * 0.5, 1e-3);
+  EXPECT_NEAR(spread_at(0, 0), 1 + 0.25 * 0.5, 1e-3);
+}
+
+TEST_F(TileModelTest, FiguresReadBackAsTheyWereWritten) {
+  TileFit fit = constant_fit("generic", "torch", 1, {TileClass::kOther});
+  fit.devices = {"a", "b"};
+  fit.figures = {{6.75, 30.394, 40.893, 25.322, 11.001, 7, 0}, {0, 0, 0, 0, 0, 0, 2}};
+  fit.classes[static_cast<size_t>(TileClass::kOther)]->growth = 1.375;
+  const std::string text = to_json(fit);
+  EXPECT_EQ(to_json(*load_tile_fit(ship("figures.json", text))), text);
+  const auto changed = [&](const std::string& from, const std::string& to) {
+    std::string other = text;
+    return refusal(other.replace(other.find(from), from.size(), to));
+  };
+  EXPECT_THAT(changed("\"growth\":1.375", "\"growth\":-1"), HasSubstr("classes.other.growth"));
+  EXPECT_THAT(changed("\"growth\":1.375", "\"growth\":1e9"), HasSubstr("within 0 and 20"));
+  EXPECT_THAT(changed("[\"a\",\"b\"]", "[\"a\"]"), HasSubstr("figures"));
+  fit.figures.clear();
+  EXPECT_THAT(refusal(to_json(fit)), HasSubstr("needs the devices' 'figures'"));
+}
+
 TEST_F(TileModelTest, RefusesWhatIsNoFit) {
   const std::string good = to_json(constant_fit("h200", "torch", 2, {TileClass::kOther}));
   ASSERT_EQ(refusal(good), "");
