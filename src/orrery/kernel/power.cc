@@ -160,7 +160,7 @@ PowerState PowerModel::state(const PowerTerms& terms, double burst_ratio, double
 PowerState PowerModel::burst(const PowerTerms& terms) const {
   // As most do: no need to look for the clock.
   const PowerState boosted = state(terms, 1, 1);
-  if (limit_ <= 0 || boosted.power.value <= fit_->coefficients.burst * limit_) return boosted;
+  if (limit_ <= 0 || boosted.power.value <= fit_->coefficients.burst * rated_) return boosted;
   const double ratio = burst_ratio(terms);
   return state(terms, ratio, ratio);
 }
