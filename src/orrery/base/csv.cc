@@ -122,7 +122,7 @@ const char* CsvReader::read_quoted(const char* at, Field& field) {
     }
     size_t plain = *at == '"' ? 0 : 1;
     if (static_cast<size_t>(end - at) >= kTogether) {
-      uint64_t together;
+      uint64_t together = 0;
       std::memcpy(&together, at, kTogether);
       std::memcpy(text + size, &together, kTogether);
       plain = before_quote(together);

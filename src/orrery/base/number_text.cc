@@ -37,7 +37,7 @@ char* write_number(char* out, double value) {
     ++exponent;
   }
   // Copied with more behind them than belongs there: lengths known when compiling take one step.
-  std::array<char, 2 * kDigits> text{};
+  std::array<char, size_t{2} * kDigits> text{};
   for (size_t i = kDigits; i-- > 0;) {
     text[i] = static_cast<char>('0' + digits % 10);
     digits /= 10;
@@ -45,7 +45,8 @@ char* write_number(char* out, double value) {
   int used = kDigits;
   while (used > 1 && text[static_cast<size_t>(used) - 1] == '0') --used;
   if (exponent < 0) {
-    std::memcpy(out, "0.000", 5);
+    constexpr std::array kZeros = {'0', '.', '0', '0', '0'};
+    std::memcpy(out, kZeros.data(), kZeros.size());
     out += 1 - exponent;
     std::memcpy(out, text.data(), kDigits);
     return out + used;
