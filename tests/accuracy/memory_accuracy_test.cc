@@ -59,8 +59,7 @@ double bytes_of(const std::string& text) {
 // (published_memory.yaml), without what lies outside PyTorch's allocator.
 TEST(TrainingMemory, PublishedPeaks) {
   ORRERY_SHARED_DATA_OR_SKIP(configs, "model_configs");
-  const YAML::Node file =
-      YAML::LoadFile(ORRERY_SOURCE_DIR "/tests/accuracy/published_memory.yaml");
+  const YAML::Node file = YAML::LoadFile(ORRERY_SOURCE_DIR "/tests/accuracy/published_memory.yaml");
   const std::filesystem::path folder =
       std::filesystem::path(testing::TempDir()) / fmt::format("published_memory_{}", ::getpid());
   std::filesystem::create_directories(folder);
@@ -83,10 +82,10 @@ TEST(TrainingMemory, PublishedPeaks) {
     const nlohmann::json memory =
         nlohmann::json::parse(session().call(request.dump())).at("memory");
     const auto stages = memory.at("by_stage_bytes").get<std::vector<double>>();
-    const double predicted = (row.value("rank", "largest") == "last"
-                                  ? stages.back()
-                                  : *std::ranges::max_element(stages)) -
-                             memory.at("other_bytes").get<double>();
+    const double predicted =
+        (row.value("rank", "largest") == "last" ? stages.back()
+                                                : *std::ranges::max_element(stages)) -
+        memory.at("other_bytes").get<double>();
     const double published = bytes_of(row.at("published"));
     const double error = predicted / published - 1;
     fmt::print("  {:<62} {:>6.2f} GB {}, {:>6.2f} predicted, {:+6.1f} %\n",

@@ -308,11 +308,11 @@ void read_question(const Json& json, TrainingQuestion& q) {
   s.plain_last = count_of(json, "plain_last", 0, 0);
   s.further_tokens = count_of(json, "mtp", 0, 0);
   s.graphs = flag_of(json, "graphs");
-  for (const auto& [field, name] :
-       {std::pair("zero", "zero"), std::pair("attention", "attention"),
-        std::pair("gradients", "gradients"), std::pair("loss", "loss"), std::pair("overlap_tensor", "overlap-tensor"),
-        std::pair("overlap_experts", "overlap-experts"),
-        std::pair("overlap_gradients", "overlap-gradients")})
+  for (const auto& [field, name] : {std::pair("zero", "zero"), std::pair("attention", "attention"),
+                                    std::pair("gradients", "gradients"), std::pair("loss", "loss"),
+                                    std::pair("overlap_tensor", "overlap-tensor"),
+                                    std::pair("overlap_experts", "overlap-experts"),
+                                    std::pair("overlap_gradients", "overlap-gradients")})
     if (json.contains(field)) q.given.emplace_back(name);
 }
 

@@ -28,9 +28,10 @@ void TrainingOptions::declare(CLI::App& app, TrainingQuestion& question) {
                  "Number format of the linear layers: bf16, fp16, fp8, mxfp8, nvfp4")
       ->type_name("T")
       ->capture_default_str();
-  app.add_option("--framework", question.framework,
-                 "Whose defaults hold: megatron-core, megatron-2022, megatron-2021, fsdp, torchtitan, "
-                 "maxtext")
+  app.add_option(
+         "--framework", question.framework,
+         "Whose defaults hold: megatron-core, megatron-2022, megatron-2021, fsdp, torchtitan, "
+         "maxtext")
       ->type_name("NAME")
       ->capture_default_str();
 }
@@ -94,9 +95,8 @@ void TrainingOptions::resolve(TrainingQuestion& question) const {
   s.narrow_weights = weights_ == "fp8";
   if (!loss_.empty()) s.loss = loss_kernel(loss_);
   s.once_a_node = dispatch_ != "all-to-all";
-  for (const char* name :
-       {"zero", "attention", "overlap-tensor", "overlap-experts", "overlap-gradients", "gradients",
-        "loss"})
+  for (const char* name : {"zero", "attention", "overlap-tensor", "overlap-experts",
+                           "overlap-gradients", "gradients", "loss"})
     if (const CLI::Option* option = app_->get_option_no_throw("--" + std::string(name));
         option != nullptr && option->count() > 0)
       question.given.emplace_back(name);

@@ -23,7 +23,8 @@ class TrainingOptions {
  private:
   const CLI::App* app_ = nullptr;
   std::vector<std::string> sets_;
-  std::string dtype_ = "bf16", schedule_ = "1f1b", attention_, gradients_, dispatch_, moments_, weights_, loss_;
+  std::string dtype_ = "bf16", schedule_ = "1f1b", attention_, gradients_, dispatch_, moments_,
+              weights_, loss_;
 };
 
 }  // namespace orrery

@@ -36,8 +36,7 @@ void LayerBuilder::activate(double elements, bool gated, bool of_experts) {
   work_.kept_bytes += elements * in * kHalf;
   // All activations are still held when the backward pass gets here, with the gradients of the
   // layer's result and of the first product's.
-  gradient_bytes_ =
-      std::max(gradient_bytes_, elements * in * kHalf + own(model_.hidden) * kHalf);
+  gradient_bytes_ = std::max(gradient_bytes_, elements * in * kHalf + own(model_.hidden) * kHalf);
   const auto run = [&] {
     forward(bytes_loop(elements, in * kHalf, kHalf));
     work_.kept_bytes += elements * kept_input();

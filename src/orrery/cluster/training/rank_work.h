@@ -46,9 +46,9 @@ struct RankWork {
   double dense_parameters = 0;
   double expert_parameters = 0;
   double narrow_parameters = 0;  ///< Of both, those of linear layers in 8 or 4 bits.
-  double kept_bytes = 0;     ///< Activations that the backward pass wants.
-  double working_bytes = 0;  ///< The most that is held beside them while it runs.
-  double model_flops = 0;    ///< Of forward and backward, on all ranks that share the micro-batch.
+  double kept_bytes = 0;         ///< Activations that the backward pass wants.
+  double working_bytes = 0;      ///< The most that is held beside them while it runs.
+  double model_flops = 0;  ///< Of forward and backward, on all ranks that share the micro-batch.
 };
 
 /// How kernels of training relate to kernels that were measured alone.

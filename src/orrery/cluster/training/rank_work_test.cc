@@ -195,8 +195,7 @@ TEST(RankWork, EverySecondProductIsKeptWhereOperatorsAreComputedAgain) {
   const RankWork one = work(strategy);
   // The input; queries, values and the feed-forward part's first product, the first, third and
   // fifth; attention's result and its sums; two sums over tensor ranks.
-  EXPECT_DOUBLE_EQ(one.kept_bytes, (2 + 2 + 2 + 8 + 2 + 2 * 2) * s * b * h / t +
-                                       4 * a * s * b / t);
+  EXPECT_DOUBLE_EQ(one.kept_bytes, (2 + 2 + 2 + 8 + 2 + 2 * 2) * s * b * h / t + 4 * a * s * b / t);
   EXPECT_NEAR(products(one.again), (24 - 2 - 2 - 8) * b * s * h * h / t, 1);
   for (const Launch& launch : one.again.launches)
     EXPECT_NE(launch.kernel.family, KernelFamily::kAttention);
@@ -209,8 +208,7 @@ TEST(RankWork, LayersInEightBitsKeepTheirInputsInThem) {
   strategy.precision = TrainingPrecision::kFP8;
   // Two norms' results (2) and what goes into the second product (4) in one byte instead of two;
   // attention's result in both.
-  EXPECT_DOUBLE_EQ(work(strategy).kept_bytes,
-                   (34 - 2 - 4 + 1) * s * b * h / t + 4 * a * s * b / t);
+  EXPECT_DOUBLE_EQ(work(strategy).kept_bytes, (34 - 2 - 4 + 1) * s * b * h / t + 4 * a * s * b / t);
   EXPECT_DOUBLE_EQ(work(strategy).narrow_parameters, 12 * h * h / t);
 }
 

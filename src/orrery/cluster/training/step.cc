@@ -188,8 +188,7 @@ std::vector<RankMemory> TrainingModel::memory_of(const Parts& parts, const Strat
       narrow += n * w.narrow_parameters;
       // Of head and embedding one micro-batch is in flight at a time; blocks of further tokens are
       // layers.
-      if (i < parts.embedding || i == parts.further)
-        kept += n * w.kept_bytes;
+      if (i < parts.embedding || i == parts.further) kept += n * w.kept_bytes;
       if (i == parts.head)
         at_loss = w.kept_bytes + w.working_bytes;
       else
@@ -224,9 +223,9 @@ std::vector<RankMemory> TrainingModel::memory_of(const Parts& parts, const Strat
     // Between stages, of every micro-batch: what comes in, and the gradient of what goes out.
     if (s.torch_native && stages > 1) {
       const double ends = stage == 0 || stage + 1 == stages ? 1 : 2;
-      here.working += Bytes(
-          ends * m * kHalf * static_cast<double>(s.micro_batch * s.length * model_.hidden) /
-          (s.context * (s.sequence ? s.tensor : 1)));
+      here.working +=
+          Bytes(ends * m * kHalf * static_cast<double>(s.micro_batch * s.length * model_.hidden) /
+                (s.context * (s.sequence ? s.tensor : 1)));
     }
     here.other = constants_.context;
     if (s.zero == 3) {
@@ -237,10 +236,10 @@ std::vector<RankMemory> TrainingModel::memory_of(const Parts& parts, const Strat
       for (size_t i = 0; i < parts.embedding; ++i)
         largest =
             std::max(largest, parts.works[i].dense_parameters + parts.works[i].expert_parameters);
-      const double root = parts.works[parts.embedding].dense_parameters +
-                          parts.works[parts.head].dense_parameters;
-      here.working = Bytes(2 * root + std::max(working + largest * (2 * 2 + gradient),
-                                               at_loss + largest * 2));
+      const double root =
+          parts.works[parts.embedding].dense_parameters + parts.works[parts.head].dense_parameters;
+      here.working =
+          Bytes(2 * root + std::max(working + largest * (2 * 2 + gradient), at_loss + largest * 2));
     }
     by_stage.push_back(here);
   }

@@ -252,7 +252,8 @@ const std::vector<Framework>& frameworks() {
       {"torchtitan",
        "torchtitan: FSDP2 as fsdp, weights kept once gathered where there is a pipeline, tensor "
        "ranks by DTensor, which keeps sequences it gathered, a loss of PyTorch's operators",
-       "github.com/pytorch/torchtitan, December 2024 (9dec370), and torch.distributed of that month",
+       "github.com/pytorch/torchtitan, December 2024 (9dec370), and torch.distributed of that "
+       "month",
        [](Strategy& s) {
          s.fused_attention = s.overlap_gradients = s.overlap_parameters = s.torch_native = true;
          // Gradients are added up over micro-batches in 32 bits.

@@ -77,12 +77,12 @@ struct Strategy {
   int plain_first = 0, plain_last = 0;  ///< Layers at either end that stay in 16 bits.
   int further_tokens = 0;               ///< Predicted beside the next one, a block each (MTP).
 
-  bool fused_attention = true;     ///< One kernel, or products, softmax and dropout.
-  bool fused_sinks = false;        ///< … also where softmax has a learnt sink (cuDNN 9.18).
-  bool wide_scores = false;        ///< Scores of unfused attention, and logits, in 32 bits.
-  bool wide_gradients = true;      ///< Gradients are kept, and added over ranks, in 32 bits.
-  bool narrow_moments = false;     ///< Adam's two moments are kept in 16 bits.
-  bool narrow_weights = false;     ///< Weights of linear layers in 8 bits are kept in these alone.
+  bool fused_attention = true;  ///< One kernel, or products, softmax and dropout.
+  bool fused_sinks = false;     ///< … also where softmax has a learnt sink (cuDNN 9.18).
+  bool wide_scores = false;     ///< Scores of unfused attention, and logits, in 32 bits.
+  bool wide_gradients = true;   ///< Gradients are kept, and added over ranks, in 32 bits.
+  bool narrow_moments = false;  ///< Adam's two moments are kept in 16 bits.
+  bool narrow_weights = false;  ///< Weights of linear layers in 8 bits are kept in these alone.
   LossKernel loss = LossKernel::kWide;
   bool fused_gradients = true;     ///< Products add to those, or write 16 bits that a loop adds.
   bool overlap_gradients = true;   ///< Data-parallel traffic runs behind the backward pass.
@@ -90,13 +90,13 @@ struct Strategy {
   /// PyTorch's own layers hold more: sequences that were gathered over tensor ranks, a buffer of
   /// every micro-batch between stages, and summed gradients beside those that are added up.
   bool torch_native = false;
-  bool overlap_tensor = false;     ///< Tensor-parallel traffic in pieces behind its products.
-  bool overlap_sums = false;       ///< … sums of its gradients behind those of the weights.
-  bool overlap_pipeline = true;    ///< Sends between stages behind compute.
-  bool overlap_experts = false;    ///< All-to-all of experts behind other micro-batches.
-  bool once_a_node = true;         ///< Tokens travel once to a node, or once to each expert there.
-  bool fused_router = false;       ///< Experts are chosen by fused kernels, or by operators.
-  bool graphs = false;             ///< Layers are captured as CUDA graphs.
+  bool overlap_tensor = false;   ///< Tensor-parallel traffic in pieces behind its products.
+  bool overlap_sums = false;     ///< … sums of its gradients behind those of the weights.
+  bool overlap_pipeline = true;  ///< Sends between stages behind compute.
+  bool overlap_experts = false;  ///< All-to-all of experts behind other micro-batches.
+  bool once_a_node = true;       ///< Tokens travel once to a node, or once to each expert there.
+  bool fused_router = false;     ///< Experts are chosen by fused kernels, or by operators.
+  bool graphs = false;           ///< Layers are captured as CUDA graphs.
 
   int data() const { return gpus / (tensor * pipeline * context); }
   /// Micro-batches of one data-parallel rank a step.
