@@ -51,6 +51,29 @@ TEST(Plan, FindsWhatEvaluatingItByHandGives) {
   EXPECT_EQ(session().train(train).estimate.step.value, a.plan.layouts.front().estimate.step.value);
 }
 
+TEST(Plan, RecomputesSingleModulesBeforeLayers) {
+  PlanRequest asked = request();
+  asked.model = "deepseek-v3";
+  asked.gpus = {256};
+  asked.strategy.global_batch = 2048;
+  const Plan plan = session().plan(asked).plan;
+  ASSERT_FALSE(plan.layouts.empty());
+  EXPECT_TRUE(std::ranges::any_of(plan.layouts, [](const PlannedStep& step) {
+    return step.strategy.recompute == Recompute::kModules;
+  }));
+  // What is recomputed is asked for by memory: with less of it there is too little.
+  for (const PlannedStep& step : plan.layouts) {
+    if (step.strategy.recompute == Recompute::kNone) continue;
+    TrainRequest train;
+    train.model = asked.model;
+    train.cluster = asked.cluster;
+    train.strategy = step.strategy;
+    train.given = {"zero", "overlap-tensor"};
+    set_recompute(train.strategy, "none");
+    EXPECT_FALSE(session().train(train).fits) << in_words(step.strategy);
+  }
+}
+
 TEST(Plan, RunsStrategiesAsAsked) {
   PlanRequest asked = request();
   asked.given = {"overlap-tensor", "gradients"};

@@ -34,11 +34,12 @@ class TrainCommand final : public Command {
         ->type_name("N")
         ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
         ->capture_default_str();
-    app.add_option("--recompute", recompute_,
-                   "What is computed again instead of kept: none, selective (scores of "
-                   "attention), experts (feed-forward parts with experts), operators (all but "
-                   "attention and every second product), full (layers), or Megatron-Core's modules: "
-                   "core_attn, layernorm, moe_act, mla_up_proj, mlp, moe, shared_experts")
+    app.add_option(
+           "--recompute", recompute_,
+           "What is computed again instead of kept: none, selective (scores of "
+           "attention), experts (feed-forward parts with experts), operators (all but "
+           "attention and every second product), full (layers), or Megatron-Core's modules: "
+           "core_attn, layernorm, moe_act, mla_up_proj, mlp, moe, shared_experts")
         ->type_name("WHAT")
         ->capture_default_str();
     app.add_option("--zero", s.zero,

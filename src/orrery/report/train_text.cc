@@ -81,7 +81,8 @@ std::vector<std::string> plan_row(const PlannedStep& step, double peak) {
   std::string variant = fmt::format("micro-batch {}", s.micro_batch);
   if (s.chunks > 1) variant += fmt::format(", vpp {}", s.chunks);
   if (s.zero > 0) variant += fmt::format(", zero {}", s.zero);
-  if (s.recompute != Recompute::kNone) variant += fmt::format(", {} recompute", recompute_in_words(s));
+  if (s.recompute != Recompute::kNone)
+    variant += fmt::format(", {} recompute", recompute_in_words(s));
   return {fmt::format("{}", s.gpus),
           fmt::format("{}", s.tensor),
           fmt::format("{}", s.pipeline),

@@ -46,7 +46,21 @@ struct Searched {
 class Search {
  public:
   Search(const TrainingModel& model, const PlanQuestion& question)
-      : model_(model), question_(question), capacity_(model.cluster().device.usable_memory.value) {}
+      : model_(model), question_(question), capacity_(model.cluster().device.usable_memory.value) {
+    const TransformerDescription& d = model.description();
+    const bool latent = std::ranges::any_of(d.layers, [](const Layer& layer) {
+      return std::holds_alternative<LatentAttention>(layer.mixer);
+    });
+    const bool experts = most_experts(d) > 0;
+    recomputations_ = {"none"};
+    // A fused kernel keeps no scores that could be computed again.
+    if (!question.fixed.fused_attention) recomputations_.emplace_back("selective");
+    if (experts) recomputations_.emplace_back("layernorm,moe_act");
+    if (latent) recomputations_.emplace_back("mla_up_proj");
+    if (latent && experts) recomputations_.emplace_back("layernorm,moe_act,mla_up_proj");
+    if (experts) recomputations_.emplace_back("experts");
+    recomputations_.emplace_back("full");
+  }
 
   std::vector<Strategy> layouts() const {
     std::vector<Strategy> found;
@@ -100,10 +114,8 @@ class Search {
 
  private:
   void consider(Strategy s, Searched& found) const {
-    for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
-      // A fused kernel keeps no scores that could be computed again.
-      if (recompute == Recompute::kSelective && s.fused_attention) continue;
-      s.recompute = recompute;
+    for (const std::string& recompute : recomputations_) {
+      set_recompute(s, recompute);
       ++found.considered;
       const double bytes = model_.memory(s).total().value;
       if (found.least_bytes == 0 || bytes < found.least_bytes) {
@@ -122,6 +134,7 @@ class Search {
   const TrainingModel& model_;
   const PlanQuestion& question_;
   double capacity_;
+  std::vector<std::string> recomputations_;  ///< From the one that takes least time on.
 };
 
 bool quicker(const PlannedStep& a, const PlannedStep& b) {
