@@ -346,7 +346,7 @@ def decode_seconds(folder):
 
 def vllm_runs(program, data):
     print("| GPU | requests | mean context | step, measured | step | inside 90 % |\n|---|--:|--:|--:|--:|--:|")
-    for run, device in (("RTXPRO6000_Llama-3.1-8B", "rtx-pro-6000"), ("RTX4090_Llama-3.1-8B", "rtx-4090")):
+    for run, device in (("RTXPRO6000_Llama-3.1-8B", "rtx-pro-6000-server"), ("RTX4090_Llama-3.1-8B", "rtx-4090")):
         errors, inside = [], []
         for running, context, step in decode_seconds(f"{data}/serving/vllm_runs/{run}"):
             a = predict(program, "llama3-8b", "--on", device, "--stack", "vllm",

@@ -322,8 +322,8 @@ def vidur(program):
 
 RUNS = {
     "RTX4090_Llama-3.1-8B": ("rtx-4090", "meta-llama--Meta-Llama-3.1-8B", ["--max-seqs", 256]),
-    "RTXPRO6000_Llama-3.1-8B": ("rtx-pro-6000", "meta-llama--Meta-Llama-3.1-8B", ["--max-seqs", 128]),
-    "RTXPRO6000_Qwen3-30B-A3B-Instruct-2507": ("rtx-pro-6000-node", "Qwen--Qwen3-30B-A3B",
+    "RTXPRO6000_Llama-3.1-8B": ("rtx-pro-6000-server", "meta-llama--Meta-Llama-3.1-8B", ["--max-seqs", 128]),
+    "RTXPRO6000_Qwen3-30B-A3B-Instruct-2507": ("rtx-pro-6000-server-node", "Qwen--Qwen3-30B-A3B",
                                                ["--max-seqs", 128, "--attention-dp", 2, "--moe-ep", 2]),
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 
+#include "orrery/kernel/tile/check_bits.h"
 #include "orrery/kernel/tile/contradiction.h"
 #include "orrery/learn/conformal.h"
 #include "orrery/learn/cross_validation.h"
@@ -460,7 +461,7 @@ Calibration calibrate_generic(std::span<const RowsOnDevice> tables,
   result.fit.protocol = options.protocol;
   size_t rows = 0;
   for (const RowsOnDevice& table : tables) {
-    gpus.emplace_back(*table.device, options.protocol);
+    gpus.emplace_back(seen_beside_others(*table.device), options.protocol);
     result.fit.devices.push_back(table.device->name);
     rows += table.rows.size();
   }

@@ -147,6 +147,7 @@ FitChoice::OfClass FitChoice::choose(TileClass tile_class) const {
       return {fit, candidate.fit->protocol,
               candidate.fit->device != device_ && candidate.fit->stack == kOneByOne,
               candidate.origin == Origin::kAlike,
+              candidate.fit->device == kAnyDevice,
               gap_of(tile_class, candidate, &candidate == candidates_.data())};
   }
   if (candidates_.empty())
@@ -154,11 +155,13 @@ FitChoice::OfClass FitChoice::choose(TileClass tile_class) const {
             {},
             false,
             false,
+            false,
             fmt::format("{} was never measured: its kernels are timed by its data sheet "
                         "alone ('orrery calibrate' fits a device)",
                         device_)};
   return {nullptr,
           {},
+          false,
           false,
           false,
           fmt::format("{} were not measured: timed by the data sheet of {} alone",

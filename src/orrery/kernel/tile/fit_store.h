@@ -47,8 +47,9 @@ class FitChoice {
     TileProtocol protocol;          ///< Under which the fit's rows were measured.
     /// They were timed one by one on other devices, in windows that end before a clock settles.
     bool windows_elsewhere = false;
-    bool alike = false;  ///< It is that of `Device::kernels_like`.
-    std::string gap;     ///< What is wanting in it, as a sentence; empty: nothing.
+    bool alike = false;   ///< It is that of `Device::kernels_like`.
+    bool shared = false;  ///< It is over several devices.
+    std::string gap;      ///< What is wanting in it, as a sentence; empty: nothing.
   };
   /// May be called from several threads at once.
   const OfClass& of(TileClass tile_class) const;

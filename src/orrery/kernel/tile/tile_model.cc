@@ -5,6 +5,7 @@
 
 #include "orrery/kernel/kernel_model.h"
 #include "orrery/kernel/power.h"
+#include "orrery/kernel/tile/check_bits.h"
 #include "orrery/kernel/tile/fit_store.h"
 #include "orrery/kernel/unmeasured.h"
 
@@ -27,6 +28,7 @@ class TilePredictor final : public Predictor {
     for (size_t i = 0; i < TileProtocol::kCount; ++i) {
       gpus_.emplace_back(device, TileProtocol::of(i));
       alike_gpus_.emplace_back(seen_by_alike(device), TileProtocol::of(i));
+      shared_gpus_.emplace_back(seen_beside_others(device), TileProtocol::of(i));
     }
   }
 
@@ -112,17 +114,6 @@ class TilePredictor final : public Predictor {
  private:
   static Device limited_as_measured(Device device) {
     device.reference_power = Watts();
-    return device;
-  }
-
-  /// A board whose memory holds no check bits, beside one of the same chip whose memory does: that
-  /// one's fit takes its whole bandwidth for what is left of it. Reading weights takes a tenth
-  /// longer with them, by pairs of boards in data/kernels/check_bits.csv.
-  static Device seen_by_alike(Device device) {
-    constexpr double kLeft = 1 / 1.1;
-    MemoryLevel& memory = device.memory.front();
-    if (memory.name == "gddr" && !device.check_bits)
-      memory.bandwidth = BytesPerSecond(memory.bandwidth.value / kLeft);
     return device;
   }
 
@@ -214,7 +205,8 @@ class TilePredictor final : public Predictor {
   /// The device as the class's fit saw it.
   const TileGpu& gpu_of(TileClass tile_class) const {
     const FitChoice::OfClass& choice = fits_.of(tile_class);
-    return (choice.alike ? alike_gpus_ : gpus_)[choice.protocol.number()];
+    const auto& gpus = choice.shared ? shared_gpus_ : choice.alike ? alike_gpus_ : gpus_;
+    return gpus[choice.protocol.number()];
   }
 
   /// The power the kernel draws, and the time it takes once its clock follows that power.
@@ -233,8 +225,9 @@ class TilePredictor final : public Predictor {
   }
 
   Device device_;
-  std::vector<TileGpu> gpus_;        // by the protocol's number
-  std::vector<TileGpu> alike_gpus_;  // … for fits of a device of the same chip
+  std::vector<TileGpu> gpus_;         // by the protocol's number
+  std::vector<TileGpu> alike_gpus_;   // … for fits of a device of the same chip
+  std::vector<TileGpu> shared_gpus_;  // … for fits over several devices
   FitChoice fits_;
   PowerModel power_;
   PowerModel window_power_;  // of a board like those measured, whose limit is its reference
