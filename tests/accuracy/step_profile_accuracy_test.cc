@@ -100,7 +100,7 @@ TEST_F(StepProfileAccuracy, Rtx4090) {
 TEST_F(StepProfileAccuracy, RtxPro6000) {
   ORRERY_SHARED_DATA_OR_SKIP(folder, "");
   ServingRequest r;
-  r.engine.device = "rtx-pro-6000";
+  r.engine.device = "rtx-pro-6000-server";
   r.engine.model = "meta-llama--Meta-Llama-3.1-8B";
   r.engine.max_seqs = 128;
   check("RTXPRO6000_Llama-3.1-8B", folder, r, {0.03, 0.03, 0.03, 0.15});
@@ -109,12 +109,12 @@ TEST_F(StepProfileAccuracy, RtxPro6000) {
 TEST_F(StepProfileAccuracy, TwoRtxPro6000WithExperts) {
   ORRERY_SHARED_DATA_OR_SKIP(folder, "");
   ServingRequest r;
-  r.engine.device = "rtx-pro-6000-node";
+  r.engine.device = "rtx-pro-6000-server-node";
   r.engine.model = "Qwen--Qwen3-30B-A3B";
   r.engine.max_seqs = 128;
   r.engine.layout.attention_data = r.engine.layout.expert = 2;
   r.engine.routing_skew = 0;
-  check("RTXPRO6000_Qwen3-30B-A3B-Instruct-2507", folder, r, {0.47, 0.085, 0.1, 0.33});
+  check("RTXPRO6000_Qwen3-30B-A3B-Instruct-2507", folder, r, {0.2, 0.03, 0.03, 0.15});
 }
 
 }  // namespace

@@ -67,8 +67,8 @@ struct Gpu {
 /// the RTX 4090's products are told by the fit of the L40S and come out 1 to 20 % long.
 TEST(VllmAccuracy, DecodingSecondsOfRuns) {
   ORRERY_SHARED_DATA_OR_SKIP(folder, "serving/vllm_runs");
-  const std::map<std::string, Gpu> gpus = {{"RTX4090_Llama-3.1-8B", {"rtx-4090", 14}},
-                                           {"RTXPRO6000_Llama-3.1-8B", {"rtx-pro-6000", 7}}};
+  const std::map<std::string, Gpu> gpus = {{"RTX4090_Llama-3.1-8B", {"rtx-4090", 10}},
+                                           {"RTXPRO6000_Llama-3.1-8B", {"rtx-pro-6000-server", 7}}};
   for (const auto& [run, gpu] : gpus) {
     const CsvTable requests =
         CsvTable::parse(Source::from_file(fmt::format("{}/{}/requests.csv", folder, run)));
@@ -122,8 +122,9 @@ double at(const std::map<int64_t, double>& points, double x) {
 /// A decode step's kernels together against the profiled times of vLLM's operators on that GPU.
 TEST(VllmAccuracy, KernelsOfProfiles) {
   ORRERY_SHARED_DATA_OR_SKIP(folder, "serving/vllm_profiles");
-  const std::map<std::string, Gpu> gpus = {{"RTX4090_Llama-3.1-8B_tp1", {"rtx-4090", 10}},
-                                           {"RTXPRO6000_Llama-3.1-8B_tp1", {"rtx-pro-6000", 8}}};
+  const std::map<std::string, Gpu> gpus = {
+      {"RTX4090_Llama-3.1-8B_tp1", {"rtx-4090", 10}},
+      {"RTXPRO6000_Llama-3.1-8B_tp1", {"rtx-pro-6000-server", 8}}};
   constexpr int kLayers = 32;
   constexpr int64_t kContext = 1024;
   for (const auto& [profile, gpu] : gpus) {

@@ -144,7 +144,8 @@ FitChoice::OfClass FitChoice::choose(TileClass tile_class) const {
         tile_class == TileClass::kByteProduct)
       continue;
     if (const ClassFit* fit = candidate.fit->find(tile_class))
-      return {fit, candidate.fit->protocol,
+      return {fit,
+              candidate.fit->protocol,
               candidate.fit->device != device_ && candidate.fit->stack == kOneByOne,
               candidate.origin == Origin::kAlike,
               candidate.fit->device == kAnyDevice,

@@ -83,8 +83,7 @@ EngineTimes::EngineTimes(EngineWork work, const ServingLayout& layout, const Eng
   experts_ = table(none, costs_.habits.captured, [this, sum](int64_t t, int64_t) {
     return sum(cost(work_.experts(t), &StepProfile::experts, t));
   });
-  exchange_ =
-      table(none, 0, [this](int64_t t, int64_t) { return seconds(work_.exchange(t)); });
+  exchange_ = table(none, 0, [this](int64_t t, int64_t) { return seconds(work_.exchange(t)); });
   head_ = table(none, 0, [this, sum](int64_t n, int64_t) {
     return sum(cost(work_.head(n), &StepProfile::head, n));
   });

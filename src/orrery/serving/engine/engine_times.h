@@ -46,8 +46,8 @@ class SizeTable;
 ///
 /// each with the collectives it needs, where prompts = max(longest alone, Σ each as one of eight)
 /// and next by the number of sequences and their mean length, at least that of the longest alone.
-/// Of data-parallel ranks that gather tokens for the experts, the fullest sets S: each has a link of
-/// its own, and what they send goes on at the same time. Graphs are of the same size on all of
+/// Of data-parallel ranks that gather tokens for the experts, the fullest sets S: each has a link
+/// of its own, and what they send goes on at the same time. Graphs are of the same size on all of
 /// them, so that the others pad their tokens to its (vLLM: vllm/v1/worker/dp_utils.py).
 /// Steps of up to EngineHabits::captured tokens run as graphs made for the next larger size;
 /// between points of the grids, times are interpolated. Of larger steps, and of those with prompts,
