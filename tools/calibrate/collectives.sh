@@ -28,10 +28,13 @@ fit l40s.pcie.vllm.json vllm-custom l40s-node=custom_allreduce_vllm_l40s.csv
 fit generic.nvlink.vllm.json vllm-custom dgx-h100=custom_allreduce_vllm_h100_sxm.csv \
   dgx-h200=custom_allreduce_vllm_h200_sxm.csv
 
-# From public logs that are part of this repository: B200 inside a node, then what several nodes add.
+# From public logs that are part of this repository: B200 and RTX PRO 6000 inside a node, then what
+# several nodes add.
 # (b200.nvlink.vllm.json is of a table that is not in the folder: see data/collectives/README.md.)
 logs=$out/logs
 "$program" collective --fit "dgx-b200=$logs/b200_one_node.csv" --out "$out/b200.nvlink.nccl.json"
+"$program" collective --fit "rtx-pro-6000-server-node=$logs/rtx_pro_6000_behind_root.csv" \
+  --out "$out/rtx-pro-6000-server.pcie.nccl.json"
 "$program" collective --fit "dgx-h100=$logs/h100_two_nodes.csv" \
   --fit "dgx-b200=$logs/b200_two_nodes.csv" --out "$out/generic.network.json"
 "$program" collective --fit "dgx-h100=$logs/h100_two_nodes.csv" --out "$out/h100-sxm.network.json"

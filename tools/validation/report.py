@@ -1124,7 +1124,7 @@ tokens of that second. Every third of them; no row of either GPU is in a fit.
     vllm_runs(program, data)
     print("""
 The RTX 4090's products of few rows are told by the L40S', a board of the same chip whose memory keeps check bits, and
-come out 8 % longer than its profiled ones (those of the RTX PRO 6000 5 %, by a fit over other GPUs): that is its error.
+come out 6 to 9 % longer than its profiled ones (up to 64 rows), those of the RTX PRO 6000 5 %, by a fit over other GPUs.
 Steps are as long as their profiled kernels together, −6 to +17 %: the host's work is hidden behind the device's.
 
 Deployments of aiconfigurator's table (0.12 to 0.19) on one GPU, closed loops of requests: while the

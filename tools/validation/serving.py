@@ -495,14 +495,17 @@ what VIDUR counts, with the very requests it draws (`--lengths vidur:128-512:20`
 """
 
 ABOUT_DEPLOYMENTS = """Those are runs of vLLM 0.19 with 300 ShareGPT requests, first predicted from the cards' descriptions, then with
-their operators as measured. The blocks of the RTX 4090 are no check: what the runtime holds was set by them. Without
-tables that run is missed by products of few rows and by attention of many sequences, which the fit of the L40S, a board
-of the same chip, takes to read four fifths of what its memory could without check bits, where the card reaches nine
-tenths (measured ones are in the same source); products of 1,024 rows and more are off by 0 to 16 %. The run with experts
-has collectives over PCIe that were not measured, and its queue hangs on a few per cent of speed; with tables it was 3.4 % off in its time per token as
-long as every step waited for its longest sequence, which runs of the other two cards and the kernels' own rule for
-splitting sequences speak against. How long it waits now was worked out with these three runs in view: they are no
-independent check of it.
+their operators as measured. The blocks of the RTX 4090 are no check: what the runtime holds was set by them. The RTX
+4090 takes the fit of the L40S, a board of the same chip whose memory holds check bits: what those cost is of public
+runs of other boards (`data/kernels/check_bits.csv`). The cards called RTXPRO6000 are of the server edition (2,430 MHz,
+1,597 GB/s), as their authors' own file says (github.com/casys-kaist/LLMServingSim, profiler/perf/RTXPRO6000/
+hardware.yaml); they were taken for the workstation edition before, which made up for a fit that did not know of check
+bits. The same file has the collectives of that host (`data/collectives/logs`): those of September 2026 before ACS and
+IOMMU were switched off are taken, as the run with experts is of April. That the exchange of tokens lasts as long as the
+fullest rank's (grouped broadcasts and reductions where parts differ), that graphs pad the others to it, and that
+experts' numbers and weights travel too is of vLLM's code; these were looked for because that run was predicted too
+fast, so that it is no independent check of them. Its queue hangs on a few per cent of speed, and first tokens with it.
+How long steps wait for their longest sequence was worked out with these three runs in view as well.
 
 1,106 deployments that aiconfigurator's authors collected (closed loop, mean of all requests, ten requests a
 user), told to run as their public scripts say: rows of aiconfigurator's own evaluation by its generator's rules

@@ -37,6 +37,7 @@ std::vector<EnginePass> usual_passes(const EngineWork& work, const EngineRequest
   for (const int64_t tokens : {int64_t{1}, request.max_seqs, request.max_batched_tokens}) {
     passes.push_back(work.tokens(tokens));
     passes.push_back(work.experts(tokens));
+    passes.push_back(work.exchange(tokens));
     if (!counts_ends) continue;
     passes.push_back(work.embedding(tokens));
     passes.push_back(work.head(std::min(tokens, request.max_seqs)));

@@ -90,6 +90,33 @@ TEST(Serving, LooksAheadAsFarAsTimesAreLines) {
 }
 
 // A token's keys and values are 2·32·8·128 numbers of 2 bytes, a block 16 of them: 2 MiB.
+// Two ranks with the experts of both: what they send takes as long as the fuller one's, and where
+// graphs run the other pads its tokens to them.
+TEST(Serving, TheFullestOfDataParallelRanksSetsThePace) {
+  EngineRequest request;
+  request.model = "mixtral-8x7b";
+  request.device = "dgx-h100";
+  request.layout.attention_data = request.layout.expert = 2;
+  const ServingEngine engine = session().serving_engine(request);
+  const auto seconds = [&](int64_t decodes, int64_t context, int64_t group, int64_t fullest) {
+    StepShape shape;
+    shape.decodes = decodes;
+    shape.decode_context = context;
+    shape.longest_decode = context / decodes;
+    shape.group_tokens = group;
+    shape.fullest_rank = fullest;
+    return engine.times->of(shape).device.value;
+  };
+  // 4,000 tokens for the experts either way, more than graphs are made for; 8 kB of each token
+  // that the fuller rank has more than half of go through 450 GB/s in each of 32 layers, twice.
+  const double even = seconds(1000, 1000000, 4000, 2000),
+               uneven = seconds(1000, 1000000, 4000, 3000);
+  EXPECT_GT(uneven - even, 0.9 * 32 * 2 * 1000 * 8192 / 450e9);
+  EXPECT_LT(uneven - even, 4.0 * 32 * 2 * 1000 * 8192 / 450e9);
+  // A graph of 256 tokens on both, whoever has them: the rest is attention over a few tokens.
+  EXPECT_NEAR(seconds(10, 2560, 266, 256) / seconds(256, 2560, 512, 256), 1, 0.06);
+}
+
 TEST(Serving, DividesAHostsMemoryIntoBlocks) {
   ServingRequest request = llama();
   request.engine.host_memory = 64e9;

@@ -62,8 +62,8 @@ struct Device {
   int array_columns = 0;
   int arrays = 0;
   std::vector<MemoryLevel> memory;  ///< Main memory first.
-  bool check_bits = true;  ///< Those of GDDR lie in it, and take a sixteenth of its bandwidth.
-  Bytes usable_memory;     ///< What programs can have; the capacity where no machine was asked.
+  bool check_bits = true;           ///< Those of GDDR lie in it, and make reading a tenth longer.
+  Bytes usable_memory;  ///< What programs can have; the capacity where no machine was asked.
   std::vector<Link> links;
   Watts power_limit;
   Watts rated_power;              ///< The limit it is sold with, which a what-if leaves; 0: that.

@@ -128,10 +128,9 @@ std::vector<SchemaRow> make_schema() {
        false,
        false,
        {"inside", "none"},
-       "Whether GDDR5 or GDDR6 holds check bits in itself, which take a sixteenth of its "
-       "capacity and bandwidth, as on professional boards (taken unless given), or has none: a fit "
-       "of a "
-       "board of the same chip is corrected by that"});
+       "Whether GDDR holds check bits in itself, which take a sixteenth of its capacity and make "
+       "reading a tenth longer, as on professional boards (taken unless given), or has none: a fit "
+       "of a board of the same chip is corrected by that"});
   for (const NamedPart& level : kLevels) {
     const std::string path = fmt::format("memory.{}", level.name);
     section(path, false, std::string(level.meaning));

@@ -174,7 +174,7 @@ Seconds Replica::next_event() const {
 
 Seconds Replica::shape_and_time(Flight& flight, Seconds& device) {
   const int64_t window = times_.window();
-  int64_t group_tokens = 0;
+  int64_t group_tokens = 0, fullest_rank = 0;
   for (size_t r = 0; r < ranks_.size(); ++r) {
     StepShape& shape = shapes_[r];
     std::vector<PrefillChunk>& chunks = chunks_[r];
@@ -215,10 +215,14 @@ Seconds Replica::shape_and_time(Flight& flight, Seconds& device) {
     flight.decodes += static_cast<int32_t>(shape.decodes);
     flight.answers += static_cast<int32_t>(shape.decodes);
     group_tokens += shape.tokens();
+    fullest_rank = std::max(fullest_rank, shape.tokens());
   }
   StepTime slowest;
   for (StepShape& shape : shapes_) {
-    if (ranks_.size() > 1) shape.group_tokens = group_tokens;
+    if (ranks_.size() > 1) {
+      shape.group_tokens = group_tokens;
+      shape.fullest_rank = fullest_rank;
+    }
     if (shape.decodes == 0 && shape.prefills.empty()) continue;
     const StepTime time = times_.of(shape);
     slowest.device = std::max(slowest.device, time.device);

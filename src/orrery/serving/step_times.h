@@ -26,7 +26,8 @@ struct StepShape {
   int64_t longest_decode = 0;     ///< … and the most that one of them looks at.
   /// Tokens of all ranks that share the experts (data-parallel attention); 0: its own alone.
   int64_t group_tokens = 0;
-  int64_t adapters = 0;  ///< Different ones (LoRA) that its sequences ask for.
+  int64_t fullest_rank = 0;  ///< … and those of the rank that has most.
+  int64_t adapters = 0;      ///< Different ones (LoRA) that its sequences ask for.
 
   int64_t prefill_tokens() const {
     int64_t sum = 0;

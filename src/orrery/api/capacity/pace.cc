@@ -35,6 +35,7 @@ class SteadyEngine {
     shape.windowed_context =
         std::min<int64_t>(context_, std::max<int64_t>(1, times_.window())) * decodes;
     shape.group_tokens = (decodes + tokens) * ranks_;
+    shape.fullest_rank = decodes + tokens;
     const StepTime time = times_.of(shape);
     return time.duration(asked_.asynchronous).value;
   }

@@ -191,6 +191,9 @@ TEST(CollectiveAccuracy, LogsOfTwoNodes) {
   EXPECT_LE(held_out("nccl", "dgx-h100", logs + "h100_two_nodes.csv").mean(), 0.22);
   EXPECT_LE(held_out("nccl", "dgx-b200", logs + "b200_two_nodes.csv").mean(), 0.1);
   EXPECT_LE(held_out("nccl", "dgx-b200", logs + "b200_one_node.csv").mean(), 0.1);
+  EXPECT_LE(
+      held_out("nccl", "rtx-pro-6000-server-node", logs + "rtx_pro_6000_behind_root.csv").mean(),
+      0.03);
 }
 
 // Of its own where there are some, then of what is most alike: of links of the same kind.
@@ -198,7 +201,8 @@ TEST(LinkFit, IsThatOfTheClosestSystemMeasured) {
   const std::string data = ORRERY_SOURCE_DIR "/data";
   for (const auto& [cluster, system, fabric] :
        {std::array<const char*, 3>{"l40s-node", "l40s", "pcie"},
-        {"rtx-pro-6000-node", "l40s", "pcie"},
+        {"rtx-pro-6000-server-node", "rtx-pro-6000-server", "pcie"},
+        {"rtx-pro-6000-node", "rtx-pro-6000-server", "pcie"},
         {"dgx-b300", "b200", "nvlink"},
         {"dgx-a100-40gb", "a100-sxm-80gb", "nvlink"}}) {
     const LinkFit fit = load_link_fit(catalogue_cluster(cluster), data, "nccl");

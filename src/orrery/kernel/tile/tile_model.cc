@@ -5,6 +5,7 @@
 
 #include "orrery/kernel/kernel_model.h"
 #include "orrery/kernel/power.h"
+#include "orrery/kernel/tile/check_bits.h"
 #include "orrery/kernel/tile/fit_store.h"
 #include "orrery/kernel/unmeasured.h"
 
@@ -119,16 +120,6 @@ class TilePredictor final : public Predictor {
     return device;
   }
 
-  /// A board whose memory holds no check bits, beside one of the same chip whose memory does: that
-  /// one's fit takes its whole bandwidth for what is left of it.
-  static Device seen_by_alike(Device device) {
-    constexpr double kLeft = 15.0 / 16;
-    MemoryLevel& memory = device.memory.front();
-    if (memory.name == "gddr" && !device.check_bits)
-      memory.bandwidth = BytesPerSecond(memory.bandwidth.value / kLeft);
-    return device;
-  }
-
   Estimate predict_one(const Kernel& kernel, const OperatingPoint& point) const {
     const FitChoice::OfClass& choice = fits_.of(gpus_[0].class_of(kernel));
     TileDescription d;
@@ -200,8 +191,8 @@ class TilePredictor final : public Predictor {
       choice.fit->spread.predict(features, std::span(spread).first(count));
       for (size_t i = 0; i < count; ++i) {
         const uint32_t at = members[i];
-        estimates[at] = estimate_of(*choice.fit, described[i].seconds, features.row(i), centre[i],
-                                    spread[i]);
+        estimates[at] =
+            estimate_of(*choice.fit, described[i].seconds, features.row(i), centre[i], spread[i]);
         run(kernels[at], choice, described[i], points[at], estimates[at]);
       }
     }

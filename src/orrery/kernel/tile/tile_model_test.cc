@@ -11,6 +11,7 @@
 #include <fstream>
 #include <thread>
 
+#include "orrery/base/csv.h"
 #include "orrery/hardware/catalogue.h"
 #include "orrery/kernel/kernel_model.h"
 #include "orrery/kernel/operator_kernel.h"
@@ -172,6 +173,28 @@ TEST_F(TileModelTest, TheFitOfADeviceOfTheSameChipComesBeforeTheGenericOne) {
   EXPECT_NEAR(product_factor("torch-eager"), 2, 1e-5);
 }
 
+/// How much longer boards with check bits take to read what others of the same chip read, by the
+/// public runs of data/kernels/check_bits.csv: what a token takes beside reading, where that runs
+/// at 91.5 % of the bandwidth without check bits, it takes with them as well.
+double reading_with_check_bits() {
+  CsvReader rows(Source::from_file(ORRERY_SOURCE_DIR "/data/kernels/check_bits.csv"));
+  const auto column = [&](std::string_view name) { return rows.required_column(name); };
+  const size_t bits = column("check_bits"), bandwidth = column("bandwidth_gbs"),
+               read = column("read_gb"), rate = column("tokens_per_s");
+  const auto number = [&](size_t i) { return std::stod(std::string(rows.field(i))); };
+  std::vector<double> found;
+  while (rows.next()) {
+    EXPECT_EQ(rows.field(bits), "on");
+    const double with = 1 / number(rate), of_with = number(bandwidth);
+    rows.next();
+    EXPECT_EQ(rows.field(bits), "off");
+    const double without = 1 / number(rate), reading = number(read) / (0.915 * number(bandwidth));
+    found.push_back((with - (without - reading)) / reading * of_with / number(bandwidth));
+  }
+  std::ranges::sort(found);
+  return (found[(found.size() - 1) / 2] + found[found.size() / 2]) / 2;
+}
+
 TEST_F(TileModelTest, ABoardWithoutCheckBitsReadsFasterThanTheFitOfItsLikeKnows) {
   ship("generic.torch.json", constant_fit("generic", "torch", 1));
   ship("b200.torch.json", constant_fit("b200", "torch", 1));
@@ -186,8 +209,7 @@ TEST_F(TileModelTest, ABoardWithoutCheckBitsReadsFasterThanTheFitOfItsLikeKnows)
   h200_.check_bits = false;
   const double by_generic = seconds();
   h200_.kernels_like = "b200";
-  const double by_its_like = seconds();
-  EXPECT_NEAR(by_its_like / by_generic, 15.0 / 16, 1e-3);
+  EXPECT_NEAR(by_generic / seconds(), reading_with_check_bits(), 5e-3);
   h200_.check_bits = true;
   EXPECT_NEAR(seconds() / by_generic, 1, 1e-6);
 }

@@ -62,6 +62,7 @@ EngineTimes::EngineTimes(EngineWork work, const ServingLayout& layout, const Eng
       window_(work_.window()),
       costs_(costs),
       pipeline_(layout.pipeline),
+      data_ranks_(layout.attention_data),
       kernels_(std::move(kernels)),
       collectives_(std::move(collectives)),
       profile_(std::move(profile)),
@@ -82,6 +83,7 @@ EngineTimes::EngineTimes(EngineWork work, const ServingLayout& layout, const Eng
   experts_ = table(none, costs_.habits.captured, [this, sum](int64_t t, int64_t) {
     return sum(cost(work_.experts(t), &StepProfile::experts, t));
   });
+  exchange_ = table(none, 0, [this](int64_t t, int64_t) { return seconds(work_.exchange(t)); });
   head_ = table(none, 0, [this, sum](int64_t n, int64_t) {
     return sum(cost(work_.head(n), &StepProfile::head, n));
   });
@@ -110,7 +112,8 @@ EngineTimes::EngineTimes(EngineWork work, const ServingLayout& layout, const Eng
     return collectives_->predict(call).estimate.seconds.value;
   });
   double kernels_of_step = 0;
-  for (const EnginePass& pass : {token_pass(1), work_.experts(1), work_.prefill(1, 1, 0)}) {
+  for (const EnginePass& pass :
+       {token_pass(1), work_.experts(1), work_.exchange(1), work_.prefill(1, 1, 0)}) {
     for (const Launch& launch : pass.launches) kernels_of_step += launch.count;
     for (const EngineTraffic& traffic : pass.traffic) kernels_of_step += traffic.count;
   }
@@ -209,19 +212,27 @@ double EngineTimes::attention(const StepShape& shape) const {
   return sum;
 }
 
+EngineTimes::StepTokens EngineTimes::tokens_of(const StepShape& shape) const {
+  const int64_t own = shape.tokens(), group = std::max(own, shape.group_tokens);
+  if (data_ranks_ == 1 || !costs_.habits.gathers_experts) return {own, group, group};
+  const int64_t fullest = std::max(own, shape.fullest_rank), most = data_ranks_ * fullest;
+  if (fullest > costs_.habits.captured) return {own, group, most};
+  return {own > 0 ? fullest : 0, most, most};
+}
+
 double EngineTimes::kernels(const StepShape& shape) const {
-  const int64_t tokens = shape.tokens();
+  const auto [tokens, group, sent] = tokens_of(shape);
   int64_t rows = shape.decodes * shape.tokens_per_decode;
   for (const PrefillChunk& chunk : shape.prefills) rows += chunk.tokens > 0 && chunk.last;
   double sum = attention(shape);
   if (tokens > 0) {
     sum += tokens_->at(tokens);
-    if (has_experts_) sum += experts_->at(std::max(tokens, shape.group_tokens));
+    if (has_experts_) sum += experts_->at(group) + exchange_->at(sent);
     if (pipeline_ > 1) sum += handover_->at(tokens);
     if (shape.adapters > 0) sum += adapters_->at(tokens, static_cast<double>(shape.adapters));
-  } else if (shape.group_tokens > 0) {
+  } else if (group > 0) {
     // A rank without requests of its own keeps the others company.
-    sum += tokens_->at(1) + experts_->at(shape.group_tokens);
+    sum += tokens_->at(1) + experts_->at(group) + exchange_->at(sent);
   }
   if (rows > 0 && costs_.counts_ends) sum += head_->at(rows);
   return sum;
@@ -286,7 +297,7 @@ StepCauses EngineTimes::detail(const StepShape& shape) const {
   const auto add = [&](StepPart part, const EnginePass& pass, double times) {
     add_cost(part, cost(pass), times);
   };
-  const int64_t tokens = shape.tokens();
+  const auto [tokens, group, sent] = tokens_of(shape);
   int64_t rows = shape.decodes * shape.tokens_per_decode;
   for (const PrefillChunk& chunk : shape.prefills) {
     rows += chunk.last;
@@ -299,9 +310,10 @@ StepCauses EngineTimes::detail(const StepShape& shape) const {
     add_cost(StepPart::kTokens, cost(token_pass(tokens), &StepProfile::tokens, tokens), 1);
   if (tokens > 0 && shape.adapters > 0)
     add_cost(StepPart::kAdapters, cost(work_.adapters(tokens, shape.adapters)), 1);
-  const int64_t group = std::max(tokens, shape.group_tokens);
-  if (has_experts_ && group > 0)
+  if (has_experts_ && group > 0) {
     add_cost(StepPart::kExperts, cost(work_.experts(group), &StepProfile::experts, group), 1);
+    add(StepPart::kExperts, work_.exchange(sent), 1);
+  }
   if (rows > 0 && costs_.counts_ends)
     add_cost(StepPart::kHead, cost(work_.head(rows), &StepProfile::head, rows), 1);
   if (shape.decodes > 0) {

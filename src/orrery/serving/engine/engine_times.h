@@ -41,11 +41,14 @@ class SizeTable;
 
 /// Step times of an engine from the kernels and collectives of its ranks:
 ///
-///   device = max(tokens(T) + adapters(T, a) + experts(G) + head(rows) + prompts + next + handover,
-///                launch) + gap
+///   device = max(tokens(T) + adapters(T, a) + experts(G) + exchange(S) + head(rows) + prompts +
+///                next + handover, launch) + gap
 ///
 /// each with the collectives it needs, where prompts = max(longest alone, Σ each as one of eight)
 /// and next by the number of sequences and their mean length, at least that of the longest alone.
+/// Of data-parallel ranks that gather tokens for the experts, the fullest sets S: each has a link
+/// of its own, and what they send goes on at the same time. Graphs are of the same size on all of
+/// them, so that the others pad their tokens to its (vLLM: vllm/v1/worker/dp_utils.py).
 /// Steps of up to EngineHabits::captured tokens run as graphs made for the next larger size;
 /// between points of the grids, times are interpolated. Of larger steps, and of those with prompts,
 /// the host launches kernel by kernel, and the device waits for it where that takes longer. What
@@ -94,19 +97,24 @@ class EngineTimes final : public StepTimes {
   double kernels(const StepShape& shape) const;
   StepTime time_of(const StepShape& shape, Seconds kernels) const;
   double attention(const StepShape& shape) const;
+  /// Tokens by what a step does with them, where it has any.
+  struct StepTokens {
+    int64_t own = 0, experts = 0, exchange = 0;
+  };
+  StepTokens tokens_of(const StepShape& shape) const;
 
   EngineWork work_;
   bool has_experts_;
   int64_t window_;
   EngineCosts costs_;
-  int pipeline_;
+  int pipeline_, data_ranks_;
   std::shared_ptr<const Predictor> kernels_;
   std::shared_ptr<const CollectivePredictor> collectives_;
   std::shared_ptr<const StepProfile> profile_;
   double hidden_bytes_;  ///< Of one token's vector, that stages hand on.
   Seconds launch_;       ///< Of all kernels of a step, one by one.
-  std::unique_ptr<SizeTable> tokens_, experts_, head_, prompt_alone_, prompt_together_, next_,
-      next_windowed_, handover_, adapters_;
+  std::unique_ptr<SizeTable> tokens_, experts_, exchange_, head_, prompt_alone_, prompt_together_,
+      next_, next_windowed_, handover_, adapters_;
 };
 
 /// An engine's times, all longer or shorter by a factor.

@@ -148,6 +148,11 @@ EnginePass EngineWork::experts(int64_t group_tokens) const {
       [&](PassBuilder& builder, const Layer& layer) { builder.experts(layer, group_tokens); });
 }
 
+EnginePass EngineWork::exchange(int64_t group_tokens) const {
+  return state_->pass(
+      [&](PassBuilder& builder, const Layer& layer) { builder.exchange(layer, group_tokens); });
+}
+
 EnginePass EngineWork::prefill(int64_t sequences, int64_t queries, int64_t context) const {
   return state_->pass([&](PassBuilder& builder, const Layer& layer) {
     builder.prefill(layer, sequences, queries, context);

@@ -73,6 +73,7 @@ struct ModelUse {
 ///   tokens(T)        everything that runs once for the step's T tokens: norms, projections,
 ///                    rotation, writing of the cache, dense feed-forward parts;
 ///   experts(G)       experts for the G tokens of all ranks that share them;
+///   exchange(G)      what data-parallel ranks send each other for them;
 ///   prefill(n, q, c) attention of q new tokens of each of n sequences after c;
 ///   decode(n, c)     attention of one new token of each of n sequences over c tokens each;
 ///   embedding(T)     their vectors from the table;
@@ -96,6 +97,7 @@ class EngineWork {
 
   EnginePass tokens(int64_t tokens) const;
   EnginePass experts(int64_t group_tokens) const;
+  EnginePass exchange(int64_t group_tokens) const;
   EnginePass embedding(int64_t tokens) const;
   EnginePass prefill(int64_t sequences, int64_t queries, int64_t context) const;
   /// Of layers that look at a window, or of the others. `queries` of each sequence: more than one

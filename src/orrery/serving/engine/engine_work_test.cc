@@ -102,17 +102,20 @@ TEST(EngineWork, TakesTokensToTheirExperts) {
   const TransformerDescription model = load_language_model("mixtral-8x7b");
   const ServingLayout layout = {.attention_data = 4, .expert = 4};
   const EngineWork gathered(model, layout, {}, {.gathers_experts = true});
-  const EnginePass pass = gathered.experts(40);
+  EXPECT_TRUE(gathered.experts(40).traffic.empty());
+  const EnginePass pass = gathered.exchange(40);
   ASSERT_EQ(pass.traffic.size(), 2U);
   EXPECT_EQ(pass.traffic[0].call.kind, CollectiveKind::kAllGather);
-  EXPECT_EQ(pass.traffic[0].call.bytes.value, 40 * 4096 * 2);
+  // Two experts of four bytes and as many of weight beside each.
+  EXPECT_EQ(pass.traffic[0].call.bytes.value, 40 * (4096 * 2 + 2 * (4 + 4)));
+  EXPECT_EQ(pass.traffic[1].call.bytes.value, 40 * 4096 * 2);
   EXPECT_EQ(pass.traffic[1].call.kind, CollectiveKind::kReduceScatter);
   EXPECT_EQ(pass.traffic[1].count, 32);
   const EngineWork sent(model, layout, {}, {.gathers_experts = false});
-  ASSERT_EQ(sent.experts(40).traffic.size(), 1U);
-  EXPECT_EQ(sent.experts(40).traffic[0].call.kind, CollectiveKind::kAllToAll);
-  EXPECT_EQ(sent.experts(40).traffic[0].call.bytes.value, 10 * 2 * 4096 * 2);
-  EXPECT_EQ(sent.experts(40).traffic[0].count, 2 * 32);
+  ASSERT_EQ(sent.exchange(40).traffic.size(), 1U);
+  EXPECT_EQ(sent.exchange(40).traffic[0].call.kind, CollectiveKind::kAllToAll);
+  EXPECT_EQ(sent.exchange(40).traffic[0].call.bytes.value, 10 * 2 * 4096 * 2);
+  EXPECT_EQ(sent.exchange(40).traffic[0].count, 2 * 32);
   // 8 experts of 3·4096·14336 over 4 ranks.
   const double experts = 32 * 2 * 3.0 * 4096 * 14336;
   const double rest =

@@ -50,6 +50,8 @@ class PassBuilder {
 
   /// Experts for the tokens of all ranks that share them.
   void experts(const Layer& layer, int64_t group_tokens);
+  /// What data-parallel ranks send each other before and after.
+  void exchange(const Layer& layer, int64_t group_tokens);
 
   /// `queries` new tokens of each sequence after `context`.
   void prefill(const Layer& layer, int64_t sequences, int64_t queries, int64_t context);

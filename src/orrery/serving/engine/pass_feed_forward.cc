@@ -16,9 +16,14 @@ void PassBuilder::experts(const Layer& layer, int64_t group_tokens) {
   if (m == nullptr) return;
   set_tokens(group_tokens);
   what_ = EngineOperator::kExperts;
-  const int64_t width = m->latent > 0 ? m->latent : model_.hidden;
-  if (layout_.attention_data > 1) travel(width, *m);
-  run_experts(*m, width);
+  run_experts(*m, m->latent > 0 ? m->latent : model_.hidden);
+}
+
+void PassBuilder::exchange(const Layer& layer, int64_t group_tokens) {
+  const auto* m = std::get_if<MixtureOfExperts>(&layer.feed_forward);
+  if (m == nullptr || layout_.attention_data == 1) return;
+  set_tokens(group_tokens);
+  travel(m->latent > 0 ? m->latent : model_.hidden, *m);
 }
 
 void PassBuilder::feed(const DenseFeedForward& f) {
@@ -65,7 +70,9 @@ void PassBuilder::feed(const MixtureOfExperts& m) {
 
 void PassBuilder::travel(int64_t width, const MixtureOfExperts& m) {
   if (habits_.gathers_experts) {
-    talk(CollectiveKind::kAllGather, rows_bytes(tokens_, width), stage_group());
+    // Beside each token the numbers and the weights of its experts.
+    const double choices = tokens() * static_cast<double>(m.active) * 2 * kWide;
+    talk(CollectiveKind::kAllGather, rows_bytes(tokens_, width) + choices, stage_group());
     talk(CollectiveKind::kReduceScatter, rows_bytes(tokens_, width), stage_group());
     return;
   }
