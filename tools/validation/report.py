@@ -639,11 +639,15 @@ def collective_tables(program, comm):
     rows = log_rows(f"{comm}/nccltests_DGX_H100_8gpu_allreduce.csv", 8)
     collective_row("nccl-tests' log of a DGX H100, 8 B to 16 GiB", collectives(program, rows, "dgx-h100"))
     for cluster, log, name in (("dgx-b200", "b200_one_node", "log of 8 B200, held out"),
+                               ("rtx-pro-6000-server-node", "rtx_pro_6000_behind_root",
+                                "log of 2 RTX PRO 6000, held out"),
                                ("dgx-b200", "b200_two_nodes", "logs of 2 × 8 B200, held out"),
                                ("dgx-h100", "h100_two_nodes", "logs of 2 × 2 to 2 × 8 H100, held out")):
         collective_row(name, collectives(program, public_log(log, held_out=True), cluster))
     collective_row("log of 2 × 1 H200, not fitted", collectives(program, public_log("h200_one_gpu_a_node"), "dgx-h200"))
     collective_row("log of 2 × 8 A100, not fitted", collectives(program, public_log("a100_two_nodes"), "dgx-a100"))
+    collective_row("log of 2 RTX PRO 6000, ACS and IOMMU off, not fitted",
+                   collectives(program, public_log("rtx_pro_6000_peers"), "rtx-pro-6000-server-node"))
     two = list(log_rows(f"{comm}/nccltests_H100_2node_4gpu_each_allreduce.csv", 8))
     judged = collectives(program, two, "h100-quad-node")
     collective_row("log of 2 × 4 H100, all", judged)
@@ -663,7 +667,9 @@ signed" is the mean of predicted / measured − 1. No row of the logs of a DGX H
 """
 COLLECTIVES_AFTER = """
 Small all-to-alls of 8 GPUs come out at 7 or at 16 µs from one size to the next, and the PCIe host of
-the L40S reaches from 2 to 40 GB/s on the same call: that is what the largest errors are. What several
+the L40S reaches from 2 to 40 GB/s on the same call: that is what the largest errors are. Two RTX PRO 6000
+behind their host's root complex were measured before and after it let them write to each other directly (ACS and
+IOMMU off): the first is fitted, and the second up to twice as fast, which nothing tells from outside. What several
 nodes add is fitted to public logs of two nodes of H100 and of B200 (`data/collectives/logs`). Hosts differ by more
 than those logs: with four GPUs of each node times rise to 210 µs at 256 KiB, where NCCL's LL goes through the host's
 memory, fall, and rise again to two or three times what LL128 would take, as if Simple ran; on the host of 2 × 4
