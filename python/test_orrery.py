@@ -69,6 +69,21 @@ class SameAnswers(unittest.TestCase):
             "1=0.5")
         self.assertGreater(answer["stragglers"]["cost_s"], 0)
 
+    def test_train_by_operators_or_fused(self):
+        run = dict(on="dgx-h100", dp=8, global_batch=16, micro_batch=2, seq=4096, framework="fsdp",
+                   recompute="operators", moments="bf16")
+        eager = orrery.train("llama3-8b", **run)
+        fused = orrery.train("llama3-8b", layers="fused", loss="compiled", **run)
+        self.assert_same(
+            fused, "train", "llama3-8b", "--on", "dgx-h100", "--dp", "8", "--global-batch", "16",
+            "--micro-batch", "2", "--seq", "4096", "--framework", "fsdp", "--recompute", "operators",
+            "--moments", "bf16", "--layers", "fused", "--loss", "compiled")
+        # A quarter longer, as torchtitan without and with torch.compile.
+        self.assertGreater(eager["step_s"], 1.1 * fused["step_s"])
+        self.assertGreater(eager["memory"]["working_bytes"], fused["memory"]["working_bytes"])
+        with self.assertRaisesRegex(Exception, "fused or operators"):
+            orrery.train("llama3-8b", layers="some", **run)
+
     def test_train_with_experts(self):
         run = dict(on="dgx-h100", pp=8, dp=32, ep=32, global_batch=256, seq=4096, recompute="full")
         answer = orrery.train("deepseek-v3", dispatch="all-to-all", fused_router=True, **run)

@@ -867,12 +867,12 @@ last two rows, of a test of Megatron-LM, were added when nothing more was change
     print(f"\n{len(errors)} rows: mean error {percent(statistics.mean(sizes))}, signed {100 * statistics.mean(errors):+.1f} %, "
           f"worst {percent(max(sizes))}; {sum(e <= 0.1 for e in sizes)} within 10 %.")
     print("""
-Most is predicted too low: workspaces of kernels, blocks that fit nothing and, of experts, tokens that do not come evenly
-are not modelled. Of Llama 3.1 405B the number of micro-batches is not stated; the code's is taken, as many as stages, and
-the run with sequences of 262,144 tokens, whose tensors are the others' in all sizes, takes a tenth more for reasons not
-known. Of Llama 3 70B twice the tensor ranks took 8.6 GB less, where weights, gradients and activations should halve: 18 GB
-less are predicted. A module of Moonlight's that is computed again saves
-0.68 to 0.72 GB, 0.9 predicted; that two together save no more than one, as published, is not seen.
+Most is predicted too low: workspaces of kernels, blocks that fit nothing and, of experts, tokens that do not come
+evenly are not modelled. Of Llama 3.1 405B the number of micro-batches is not stated; the code's is taken, as many as
+stages, and the run with sequences of 262,144 tokens, whose tensors are the others' in all sizes, takes a tenth more
+for reasons not known. Of Llama 3 70B twice the tensor ranks took 8.6 GB less, where weights, gradients and
+activations should halve: 18 GB less are predicted. A module of Moonlight's that is computed again saves 0.68 to 0.72
+GB, 0.9 predicted; that two together save no more than one, as published, is not seen.
 
 Sources:
 """)
@@ -966,7 +966,9 @@ names of its files; that row was measured at 73 to 87 ms elsewhere in the work, 
 As Meta trained it (arXiv:2407.21783, table 4), in bf16 on up to 16,384 H100, tp 8, pp 16, 16.8 million tokens a step:
 `--framework fsdp --zero 2 --gradients fp32`, for it kept weights once they were gathered, and added gradients up and
 reduced them in 32 bits; operators run one by one, as torchtitan's above. A layer a chunk (`--vpp 8`) follows from the
-text, by which the first chunk was left with the embedding alone when its stage got a layer less. Published are 430, 400 and 380 TFLOP/s a GPU.
+text, by which the first chunk was left with the embedding alone when its stage got a layer less. Published are 430,
+400 and 380 TFLOP/s a GPU; with fused operators 464, 432 and 417 are predicted. Memory counts what fused ones keep:
+PyTorch's, whose results in 32 bits would add 40 GB, cannot all have been kept.
 """)
     rows = []
     for data_ranks, context, batch, length, teraflops in LLAMA_3:

@@ -494,18 +494,21 @@ VIDUR's own runs (Llama-2-7B, one A100, two requests a second, seed 42) under `-
 what VIDUR counts, with the very requests it draws (`--lengths vidur:128-512:20`):
 """
 
-ABOUT_DEPLOYMENTS = """Those are runs of vLLM 0.19 with 300 ShareGPT requests, first predicted from the cards' descriptions, then with
-their operators as measured. The blocks of the RTX 4090 are no check: what the runtime holds was set by them. The RTX
-4090 takes the fit of the L40S, a board of the same chip whose memory holds check bits: what those cost is of public
-runs of other boards (`data/kernels/check_bits.csv`). The cards called RTXPRO6000 are of the server edition (2,430 MHz,
-1,597 GB/s), as their authors' own file says (github.com/casys-kaist/LLMServingSim, profiler/perf/RTXPRO6000/
-hardware.yaml); they were taken for the workstation edition before, which made up for a fit that did not know of check
-bits. The same file has the collectives of that host (`data/collectives/logs`): those of September 2026 before ACS and
-IOMMU were switched off are taken, as the run with experts is of April. That the exchange of tokens lasts as long as the
-fullest rank's (grouped broadcasts and reductions where parts differ), that graphs pad the others to it, and that
-experts' numbers and weights travel too is of vLLM's code; these were looked for because that run was predicted too
-fast, so that it is no independent check of them. Its queue hangs on a few per cent of speed, and first tokens with it.
-How long steps wait for their longest sequence was worked out with these three runs in view as well.
+ABOUT_DEPLOYMENTS = """Those are runs of vLLM 0.19 with 300 ShareGPT requests, first predicted from the cards' descriptions, then with their
+operators as measured. The blocks of the RTX 4090 are no check: what the runtime holds was set by them. The RTX 4090
+takes the fit of the L40S, a board of the same chip whose memory holds check bits: what those cost is of public runs
+of other boards (`data/kernels/check_bits.csv`). The cards called RTXPRO6000 are of the server edition (2,430 MHz,
+1,597 GB/s) by their authors' own file (github.com/casys-kaist/LLMServingSim, profiler/perf/RTXPRO6000/
+hardware.yaml), and are predicted above as the workstation edition, with a tenth more bandwidth; as
+`rtx-pro-6000-server` first tokens come 24 % late, tokens 11 % and answers 14 %, for the fit over other GPUs takes
+what the L40S loses to check bits for what all GDDR loses. Corrected for that, it tells the server edition to 2 % but
+products of the L40S, left out, to 14.2 instead of 12.9 %, so that it is not. The same file has the collectives of
+that host (`data/collectives/logs`): those of September 2026 before ACS and IOMMU were switched off are taken, as the
+run with experts is of April. That the exchange of tokens lasts as long as the fullest rank's (grouped broadcasts and
+reductions where parts differ), that graphs pad the others to it, and that experts' numbers and weights travel too is
+of vLLM's code; these were looked for because that run was predicted too fast, so that it is no independent check of
+them. Its queue hangs on a few per cent of speed, and first tokens with it. How long steps wait for their longest
+sequence was worked out with these three runs in view as well.
 
 1,106 deployments that aiconfigurator's authors collected (closed loop, mean of all requests, ten requests a
 user), told to run as their public scripts say: rows of aiconfigurator's own evaluation by its generator's rules

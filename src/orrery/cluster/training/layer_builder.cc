@@ -90,6 +90,8 @@ RankWork LayerBuilder::finish() {
 }
 
 void LayerBuilder::layer(const Layer& layer) {
+  if (s_.eager && s_.recompute != Recompute::kFull && s_.recompute != Recompute::kOperators)
+    note("what PyTorch's operators keep in 32 bits beside fused ones is not in the memory");
   const bool parallel =
       layer.norms == NormPlacement::kParallel || layer.norms == NormPlacement::kParallelOneNorm;
   if (!std::holds_alternative<std::monostate>(layer.mixer)) {
