@@ -839,7 +839,7 @@ Peaks that others measured and described (`tests/accuracy/published_memory.yaml`
 the rank with the most, or on the last stage where a log is its rank's; predicted / published − 1. PyTorch's allocator
 counts, so that what is predicted for CUDA and NCCL is left out of both. What tensors held is "allocated"; "reserved" is
 what the allocator took of the device for them, which is more by blocks that fit nothing: of these only one is predicted,
-that of 16-bit logits. No number here is fitted. What frameworks keep is read in their code, but it was looked for where
+that of 16-bit logits. Runs that differ in what memory does not depend on share one prediction. No number here is fitted. What frameworks keep is read in their code, but it was looked for where
 rows were far off: that experts' results are not kept, that the last stage of an interleaved pipeline holds nearly as much
 as the first, what PyTorch's loss and pipelines hold, and recipes' `disable_parameter_transpose_cache`. The
 last two rows, of a test of Megatron-LM, were added when nothing more was changed.
@@ -965,10 +965,11 @@ names of its files; that row was measured at 73 to 87 ms elsewhere in the work, 
 
 As Meta trained it (arXiv:2407.21783, table 4), in bf16 on up to 16,384 H100, tp 8, pp 16, 16.8 million tokens a step:
 `--framework fsdp --zero 2 --gradients fp32`, for it kept weights once they were gathered, and added gradients up and
-reduced them in 32 bits; operators run one by one, as torchtitan's above. A layer a chunk (`--vpp 8`) follows from the
-text, by which the first chunk was left with the embedding alone when its stage got a layer less. Published are 430,
-400 and 380 TFLOP/s a GPU; with fused operators 464, 432 and 417 are predicted. Memory counts what fused ones keep:
-PyTorch's, whose results in 32 bits would add 40 GB, cannot all have been kept.
+reduced them in 32 bits; that operators ran one by one, as PyTorch's do in torchtitan's runs above, is not in the
+paper but taken. A layer a chunk (`--vpp 8`) follows from the text, by which the first chunk was left with the
+embedding alone when its stage got a layer less. Published are 430, 400 and 380 TFLOP/s a GPU; with fused operators
+464, 432 and 417 are predicted, 8 to 10 % more. Memory counts what fused ones keep: PyTorch's, whose results in 32
+bits would add 40 GB, cannot all have been kept.
 """)
     rows = []
     for data_ranks, context, batch, length, teraflops in LLAMA_3:
@@ -1132,7 +1133,8 @@ tokens of that second. Every third of them; no row of either GPU is in a fit.
     vllm_runs(program, data)
     print("""
 The RTX 4090's products of few rows are told by the L40S', a board of the same chip whose memory keeps check bits, and
-come out 6 to 9 % longer than its profiled ones (up to 64 rows), those of the RTX PRO 6000 5 %, by a fit over other GPUs.
+come out 6 to 9 % longer than its profiled ones (up to 64 rows), those of the RTX PRO 6000 5 %, by a fit over other
+GPUs, as the workstation edition (section Serving says why).
 Steps are as long as their profiled kernels together, −6 to +17 %: the host's work is hidden behind the device's.
 
 Deployments of aiconfigurator's table (0.12 to 0.19) on one GPU, closed loops of requests: while the

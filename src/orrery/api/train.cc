@@ -238,6 +238,10 @@ JsonAnswer strategy_json(const Strategy& s) {
           {"plain_last", s.plain_last},
           {"mtp", s.further_tokens},
           {"recompute", recompute_in_words(s)},
+          {"layers", s.eager ? "operators" : "fused"},
+          {"loss", name(s.loss)},
+          {"weights", s.narrow_weights ? "fp8" : "bf16"},
+          {"moments", s.narrow_moments ? "bf16" : "fp32"},
           {"schedule", name(s.schedule)},
           {"zero", s.zero}};
 }

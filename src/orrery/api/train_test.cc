@@ -70,6 +70,10 @@ TEST(Train, JsonHoldsTheStrategyAndPartsThatAddUp) {
                          {"plain_last", 0},
                          {"mtp", 0},
                          {"recompute", "none"},
+                         {"layers", "fused"},
+                         {"loss", "fp32"},
+                         {"weights", "bf16"},
+                         {"moments", "fp32"},
                          {"schedule", "1f1b"},
                          {"zero", 1}};
   EXPECT_EQ(json["strategy"], strategy);
@@ -173,6 +177,12 @@ TEST(Train, UnknownNamesAreRefusedWithTheNearest) {
   Strategy s;
   EXPECT_THROW(set_recompute(s, "half"), Error);
   EXPECT_THROW(set_recompute(s, "mlp,"), Error);
+  try {
+    set_recompute(s, "none,moe");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("'none' stands alone"));
+  }
   EXPECT_THROW(loss_kernel("fp8"), Error);
   EXPECT_THROW(pipeline_schedule("2f2b"), Error);
 }

@@ -70,7 +70,8 @@ std::vector<SchemaRow> make_schema() {
   word("vendor", true, "Who makes it");
   word("architecture", true, "Its generation in one word: hopper, cdna3, tpu-v5p");
   word("kernels_like", false,
-       "A device of the same chip: its measured kernels are taken where this one has none");
+       "A device of the same chip: its measured kernels and collectives are taken where this one "
+       "has none");
   word("notes", false, "What a reader must know beside the figures");
   rows.push_back({"sources",
                   Kind::kSources,

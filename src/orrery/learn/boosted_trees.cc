@@ -164,6 +164,8 @@ void BoostedTrees::add_short_leaves() {
     if (scale > std::numeric_limits<uint8_t>::max() || largest > kMostOfRun ||
         largest / scale > std::numeric_limits<int8_t>::max()) {
       runs_.clear();
+      scales_.clear();
+      short_leaves_.clear();
       return;
     }
     if (runs_.empty() || runs_.back().depth != depths_[t] || run_sum + largest > kMostOfRun) {
@@ -373,8 +375,8 @@ class BoostedTrees::Block {
           _mm256_set1_epi16(static_cast<int16_t>(scales[t] | (pair ? scales[t + 1] << 8 : 0)));
       low = _mm256_add_epi16(low, _mm256_maddubs_epi16(scale, _mm256_unpacklo_epi8(a, b)));
       high = _mm256_add_epi16(high, _mm256_maddubs_epi16(scale, _mm256_unpackhi_epi8(a, b)));
-      conditions += 2 * kDepth;
-      leaves += 2 * kLeaves;
+      conditions += (pair ? 2 : 1) * kDepth;
+      leaves += (pair ? 2 : 1) * kLeaves;
     }
     std::array<int16_t, kRows> found;
     auto* out = reinterpret_cast<__m256i*>(found.data());

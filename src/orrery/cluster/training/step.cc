@@ -63,8 +63,8 @@ double largest_of(int count) {
 
 /// What was gathered is copied apart into weights, in both passes, and gradients together into
 /// what is sent.
-void add_copies_of_shards(RankWork& w, double bytes_of_gradient) {
-  const double parameters = w.dense_parameters + w.expert_parameters;
+void add_copies_of_shards(RankWork& w, double parameters, double bytes_of_gradient) {
+  if (parameters <= 0) return;
   const auto copy = [&](Pass& pass, double written) {
     Launch launch;
     launch.kernel =
@@ -162,7 +162,11 @@ TrainingModel::Parts TrainingModel::parts_of(const Strategy& strategy,
         add(w.backward, CollectiveKind::kReduceScatter, parameters, ranks, gradient,
             TrafficCause::kGradients, strategy.overlap_gradients);
       }
-      if (strategy.copied_shards) add_copies_of_shards(w, gradient);
+      if (strategy.copied_shards)
+        add_copies_of_shards(w,
+                             (group.size > 1 ? w.dense_parameters : 0) +
+                                 (experts.size > 1 ? w.expert_parameters : 0),
+                             gradient);
     }
 
   const auto stages = static_cast<size_t>(strategy.pipeline);

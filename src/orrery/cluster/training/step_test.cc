@@ -244,6 +244,10 @@ TEST(TrainingStep, WhatIsGatheredIsCopiedApart) {
   // Two bytes read and two written in either pass; of gradients two and four.
   EXPECT_NEAR((with.forward - without.forward).value, 4e-12 * with.parameters, 1e-15);
   EXPECT_NEAR((with.backward - without.backward).value, 10e-12 * with.parameters, 1e-15);
+  s.gpus = 1;  // nothing is gathered
+  const Seconds alone = m.evaluate(s).forward;
+  s.copied_shards = false;
+  EXPECT_EQ(m.evaluate(s).forward, alone);
 }
 
 TEST(TrainingMemory, ZeroSharesTwelveBytesAParameter) {

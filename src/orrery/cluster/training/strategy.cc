@@ -82,7 +82,12 @@ void set_recompute(Strategy& s, const std::string& words) {
     const auto found = std::ranges::find(kModuleNames, word);
     if (found == kModuleNames.end()) {
       std::vector<std::string> names(kModuleNames.begin(), kModuleNames.end());
-      for (const auto& [recompute, name] : kRecomputes) names.emplace_back(name);
+      const bool alone = begin == 0 && end == words.size();
+      for (const auto& [recompute, name] : kRecomputes) {
+        if (word == name)
+          throw_usage(fmt::format("recomputation '{}' stands alone, not in a list", word));
+        if (alone) names.emplace_back(name);
+      }
       throw_usage(fmt::format("unknown recomputation '{}'{}; known: {}", word,
                               suggestion(word, names), fmt::join(names, ", ")));
     }
@@ -145,6 +150,9 @@ std::vector<std::string> faults(const Strategy& s, const TransformerDescription&
   if (s.plain_first + s.plain_last > layers)
     found.push_back(fmt::format("{} and {} layers in 16 bits are more than the model's {}",
                                 s.plain_first, s.plain_last, layers));
+  if (s.narrow_weights && s.precision != TrainingPrecision::kFP8 &&
+      s.precision != TrainingPrecision::kMXFP8)
+    found.emplace_back("weights in eight bits alone (--weights fp8) need --dtype fp8 or mxfp8");
   if (s.zero == 3 && s.pipeline > 1)
     found.emplace_back(
         "ZeRO-3 with a pipeline gathers all weights for every micro-batch: give "

@@ -100,7 +100,8 @@ TileGpu::TileGpu(const Device& device, TileProtocol protocol) : protocol_(protoc
   // long products are taken to run half-way between, a stated prior, unless the limit is above
   // what the chip can draw for products of 16 bits.
   const double draw = kMostDraw * device.reference_power.value;
-  const bool spared = draw > 0 && draw < device.power_limit.value;
+  const Watts rated = device.rated_power.value > 0 ? device.rated_power : device.power_limit;
+  const bool spared = draw > 0 && draw < rated.value;
   if (protocol.warm && !spared && device.base_clock.value > 0 && device.base_clock.value < clock_)
     throttle_ = std::sqrt(device.base_clock.value / clock_);
   constexpr double kMakersApart = 2;

@@ -65,6 +65,24 @@ TEST(TileFeatures, DevicesLieAsFarApartAsTheirFigures) {
   EXPECT_GT(octaves_apart(figures("v100-pcie-32gb"), figures("mi100")), 2);
 }
 
+TEST(TileFeatures, ALimitThatSomebodySetDoesNotMakeItAnotherBoard) {
+  Device device = small_gpu();
+  device.base_clock = Hertz(0.25e9);
+  device.power_limit = device.rated_power = Watts(400);
+  device.reference_power = Watts(200);  // draws 1.78 times that at most: the base clock is no worry
+  const auto seconds = [&] {
+    return described(TileGpu(device, {.warm = true}), "gemm", "bf16",
+                     R"({"m": 640, "n": 640, "k": 640})")
+        .compute_seconds;
+  };
+  const double spared = seconds();
+  device.power_limit = Watts(300);
+  EXPECT_EQ(seconds(), spared);
+  device.rated_power = Watts(300);
+  // Half-way between 1 and 0.25 GHz for long ones; 128 us lose 128 / (128 + 300) of that.
+  EXPECT_NEAR(seconds() / spared, 1 + 128.0 / 428, 1e-9);
+}
+
 TEST(TileFeatures, OddProductsAreDescribedAsTheNextAlignedOnes) {
   const TileGpu gpu(small_gpu());
   const TileDescription odd = described(gpu, "gemm", "bf16", R"({"m": 640, "n": 1017, "k": 637})"),
