@@ -152,6 +152,7 @@ void LayerBuilder::head() {
   }
   work_.kept_bytes += own(model_.hidden) * kHalf;
   work_.working_bytes += logits * held_of_logits(s_);
+  work_.result_bytes = logits * width;
   if (s_.tensor > 1) {
     (void)talk(work_.forward, CollectiveKind::kAllReduce, tokens() * kWide, tensor_group(),
                TrafficCause::kTensor, 3);

@@ -48,6 +48,7 @@ struct RankWork {
   double narrow_parameters = 0;  ///< Of both, those of linear layers in 8 or 4 bits.
   double kept_bytes = 0;         ///< Activations that the backward pass wants.
   double working_bytes = 0;      ///< The most that is held beside them while it runs.
+  double result_bytes = 0;       ///< Of the head: logits as they are written.
   double model_flops = 0;  ///< Of forward and backward, on all ranks that share the micro-batch.
 };
 

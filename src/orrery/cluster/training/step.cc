@@ -243,13 +243,6 @@ std::vector<RankMemory> TrainingModel::memory_of(const Parts& parts, const Strat
     here.optimizer = Bytes((s.narrow_moments ? 4 + 2 * 2 : 4 + 2 * 4) * shared);
     here.activations = Bytes(kept * flight);
     here.working = Bytes(std::max(working, at_loss));
-    // Between stages, of every micro-batch: what comes in, and the gradient of what goes out.
-    if (s.torch_native && stages > 1) {
-      const double ends = stage == 0 || stage + 1 == stages ? 1 : 2;
-      here.working +=
-          Bytes(ends * m * kHalf * static_cast<double>(s.micro_batch * s.length * model_.hidden) /
-                (s.context * (s.sequence ? s.tensor : 1)));
-    }
     here.other = constants_.context;
     if (s.zero == 3) {
       // Two layers are gathered at a time, with the gradients of one; at the loss the first of the
@@ -263,6 +256,19 @@ std::vector<RankMemory> TrainingModel::memory_of(const Parts& parts, const Strat
           parts.works[parts.embedding].dense_parameters + parts.works[parts.head].dense_parameters;
       here.working =
           Bytes(2 * root + std::max(working + largest * (2 * 2 + gradient), at_loss + largest * 2));
+    }
+    if (s.torch_native && stages > 1) {
+      // Between stages, of every micro-batch: what comes in, and the gradient of what goes out.
+      // What went out is held until the step ends; logits are put together then
+      // (torch.distributed.pipelining, `output_chunks` of stages).
+      const bool last = stage + 1 == stages;
+      const double sent =
+          kHalf * static_cast<double>(s.micro_batch * s.length * model_.hidden) /
+          (s.context * (s.sequence ? s.tensor : 1));
+      const double logits = parts.works[parts.head].result_bytes;
+      const double held = m * (last ? logits : sent);
+      if (last) here.working = Bytes(std::max(here.working.value - logits, held));
+      here.working += Bytes((stage == 0 || last ? 1 : 2) * m * sent + held);
     }
     by_stage.push_back(here);
   }

@@ -87,8 +87,8 @@ struct Strategy {
   bool fused_gradients = true;     ///< Products add to those, or write 16 bits that a loop adds.
   bool overlap_gradients = true;   ///< Data-parallel traffic runs behind the backward pass.
   bool overlap_parameters = true;  ///< Gathering of sharded weights behind the forward pass.
-  /// PyTorch's own layers hold more: sequences that were gathered over tensor ranks, a buffer of
-  /// every micro-batch between stages, and summed gradients beside those that are added up.
+  /// PyTorch's own layers hold more: sequences that were gathered over tensor ranks, what every
+  /// micro-batch sends between stages, and summed gradients beside those that are added up.
   bool torch_native = false;
   bool overlap_tensor = false;   ///< Tensor-parallel traffic in pieces behind its products.
   bool overlap_sums = false;     ///< … sums of its gradients behind those of the weights.
