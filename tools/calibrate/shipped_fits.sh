@@ -7,7 +7,8 @@
 # kernels of our own programs (tools/calibrate/xla_rows.py makes their table). The .vllm fits are made from
 # public tables that are not part of this project (see docs/validation.md); one row in five is
 # held out of them. Other devices' .torch fits are of NeuSight's public tables, in fp32 and timed
-# from Python; the P4's begins from a fit over the other four, for its single products ran at a
+# from Python: one over all five GPUs that it was trained on, which tells each of them better than a
+# fit of its own (tables for testing are of other runs); the P4's single products ran at a
 # fraction of its clock, which calibrate sees by the rest and leaves out. The generic fits are for
 # devices that have none of their own: one for each protocol, since tables that were measured in
 # different ways are not to be mixed. b200.vllm is of 264 rows of aiconfigurator's B200 (Apache-2.0,
@@ -29,22 +30,9 @@ tables=${2:-../shared/data}/gpu/silicon
 neusight=${2:-../shared/data}/gpu/neusight
 if [ -d "$neusight" ]; then
   set --
-  for table in add gelu linear bmm ln softmax; do set -- "$@" --from "$neusight/train_$table.csv"; done
-  for device in a100-pcie-40gb v100-pcie-32gb p100 t4; do
-    "$program" calibrate "$device" "$@" --stack torch --prior none --out "data/kernels/$device.torch.json"
-  done
-  prior=neusight_without_p4.json
-  (
-    set --
-    for device in a100-pcie-40gb v100-pcie-32gb p100 t4; do
-      for table in add gelu linear bmm ln softmax; do
-        set -- "$@" --from "$device=$neusight/train_$table.csv"
-      done
-    done
-    "$program" calibrate generic "$@" --stack torch --out "$prior"
-  )
-  "$program" calibrate p4 "$@" --stack torch --prior "$prior" --out data/kernels/p4.torch.json
-  rm "$prior"
+  for table in add bmm gelu linear ln softmax; do set -- "$@" --from "$neusight/train_$table.csv"; done
+  "$program" calibrate generic "$@" --stack torch --out \
+    data/kernels/a100-pcie-40gb+a100-pcie-80gb+p100+p4+t4+v100-pcie-32gb.torch.json
   for pair in mi100:MI100 mi210:MI210; do
     of=AMD_Instinct_${pair##*:}.csv
     "$program" calibrate "${pair%%:*}" --from "$neusight/amd_bmm_$of" \

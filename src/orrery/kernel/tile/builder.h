@@ -82,6 +82,7 @@ struct TileGpu::Builder {
   /// Of the arithmetic; adds what runs beside it to `before_seconds`.
   double attention_seconds(const AttentionShape& a);
   double floor_of(TileClass tile_class) const;
+  double least_seconds() const;
   /// The share of the operands that is still in L2 from the last launch …
   double kept_in_l2() const;
   /// … and what that makes of the time to read them from memory.

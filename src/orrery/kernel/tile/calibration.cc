@@ -352,6 +352,7 @@ ClassFit fit_class(const ClassRows& data, const ClassFit* prior, bool keeps_prio
 
   ClassFit fit;
   fit.rows = n;
+  for (const Member& m : data.members) add_multiplied(fit, m.row->kernel);
   fit.range = range_of(data.x);
   std::vector<float> scale(n);
   if (corrected && (keeps_prior || n < kFewestForSpread)) {
@@ -360,11 +361,13 @@ ClassFit fit_class(const ClassRows& data, const ClassFit* prior, bool keeps_prio
   } else {
     scale = fit_spread(data, centre.out_of_fold, options.threads, fit.spread);
   }
-  if (corrected)
+  if (corrected) {
+    for (size_t i = 0; i < fit.multiplied.size(); ++i) fit.multiplied[i] |= prior->multiplied[i];
     for (size_t f = 0; f < fit.range.size(); ++f) {
       fit.range[f].first = std::min(fit.range[f].first, prior->range[f].first);
       fit.range[f].second = std::max(fit.range[f].second, prior->range[f].second);
     }
+  }
   std::vector<HeldOutRow> held_out(n);
   for (size_t i = 0; i < n; ++i) {
     const double residual = data.target[i] - centre.out_of_fold[i];
@@ -452,6 +455,7 @@ ClassFit fit_class_of_devices(ClassRows& data, std::span<const GpuFigures> figur
   const Centre seen = fit_centre(data, options);
   ClassFit fit;
   fit.rows = n;
+  for (const Member& m : data.members) add_multiplied(fit, m.row->kernel);
   fit.range = range_of(data.x);
   const std::vector<float> scale = fit_spread(data, seen.out_of_fold, options.threads, fit.spread);
 

@@ -116,8 +116,10 @@ TileGpu::TileGpu(const Device& device, TileProtocol protocol) : protocol_(protoc
                      product.flops_per_second == device.matrix[product.used].value;
     matrix_per_clock_[at] =
         product.flops_per_second / (sms_ * (on_matrix_[at] ? matrix_clock : clock_));
-    if (on_matrix_[at] && device.products_clock.value > 0)
+    if (on_matrix_[at] && device.products_clock.value > 0) {
       matrix_per_clock_[at] *= device.products_clock.value / matrix_clock;
+      rates_are_peaks_ = false;
+    }
     vector_per_clock_[at] = vector.flops_per_second / (sms_ * clock_);
   }
   const double special =
@@ -201,6 +203,35 @@ double TileGpu::Builder::floor_of(TileClass tile_class) const {
          (gpu.protocol_.eager ? kEagerSeconds : 0);
 }
 
+double TileGpu::Builder::least_seconds() const {
+  const Cost& c = kernel.cost;
+  const double outgrown = std::max(0.0, c.bytes() - gpu.l2_bytes_) / gpu.bandwidth_;
+  switch (d.tile_class) {
+    case TileClass::kProduct:
+    case TileClass::kSingleProduct:
+    case TileClass::kByteProduct:
+    case TileClass::kScaledProduct:
+    case TileClass::kWeightOnlyProduct:
+    case TileClass::kVectorProduct: {
+      const double rate = gpu.rates_are_peaks_ ? gpu.products_per_second(c.matrix_type, clock) : 0;
+      return std::max(outgrown, rate > 0 ? c.matrix_flops / rate : 0);
+    }
+    // Of convolutions libraries find ways with less arithmetic.
+    case TileClass::kConvolution:
+    case TileClass::kAttention:
+    case TileClass::kDecode:
+    case TileClass::kElementwise:
+    case TileClass::kNormalization:
+    case TileClass::kSoftmax:
+    case TileClass::kReduction:
+    case TileClass::kMove:
+      return outgrown;
+    // What others read and write is not all told by their shapes.
+    default:
+      return 0;
+  }
+}
+
 double TileGpu::Builder::throttled(double seconds) const {
   // At a clock that is lower anyway, the board does not slow down again.
   const double boosted = seconds * clock / gpu.clock_;
@@ -229,6 +260,7 @@ void TileGpu::Builder::add_common(double compute, double memory) {
   d.compute_seconds = compute;
   d.memory_seconds = memory;
   d.floor_seconds = floor_of(d.tile_class);
+  d.least_seconds = least_seconds();
   d.seconds = before_seconds + d.floor_seconds + std::max(compute, memory);
   add("ln_physical_floors", ln(d.seconds / d.floor_seconds));
   add("ln_compute_floors", ln(compute / d.floor_seconds));

@@ -61,6 +61,7 @@ struct TileDescription {
   double compute_seconds = 0;
   double memory_seconds = 0;
   double floor_seconds = 0;
+  double least_seconds = 0;  ///< What the data sheet allows at best, of operands that outgrow L2.
   size_t count = 0;
   std::array<float, kMostFeatures> features{};
 
@@ -140,6 +141,7 @@ class TileGpu {
   std::array<double, kElementTypeCount> matrix_per_clock_{};
   std::array<double, kElementTypeCount> vector_per_clock_{};
   std::array<bool, kElementTypeCount> on_matrix_{};
+  bool rates_are_peaks_ = true;  // or what public runs reach of them
 };
 
 }  // namespace orrery

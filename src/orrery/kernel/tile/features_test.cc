@@ -336,6 +336,22 @@ TEST(TileFeatures, DecodePacksAndSplitsWhereThereIsNoWindow) {
                   3);
 }
 
+TEST(TileFeatures, TheDataSheetSaysWhatNothingBeats) {
+  // 1 TB/s and 1 MB of L2: what outgrows that comes from memory.
+  const TileGpu gpu(small_gpu());
+  const auto least = [&](const char* op, const char* dtype, const char* params) {
+    return described(gpu, op, dtype, params).least_seconds * 1e6;
+  };
+  EXPECT_NEAR(least("copy", "fp32", R"({"shape": [16777216]})"), 134.217728 - 1, 1e-9);
+  EXPECT_EQ(least("copy", "fp32", R"({"shape": [100000]})"), 0);
+  // 2 · 4096³ FLOPs at 4.096 TFLOP/s; of a convolution 35 ms by its definition, but there are ways
+  // with less arithmetic.
+  EXPECT_NEAR(least("gemm", "bf16", R"({"m": 4096, "n": 4096, "k": 4096})"), 33554.432, 1e-6);
+  EXPECT_LT(
+      least("conv2d", "bf16", R"({"n": 8, "c": 512, "h": 64, "w": 64, "k": 512, "r": 3, "s": 3})"),
+      100);
+}
+
 TEST(TileFeatures, ExpertsTakeTheRowsTheirTokensChoose) {
   const TileGpu gpu(small_gpu());
   const TileDescription d =

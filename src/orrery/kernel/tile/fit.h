@@ -29,6 +29,8 @@ struct ClassFit {
   /// of two that a device's figures lie off the nearest of those measured.
   double growth = 0;
   std::vector<std::pair<float, float>> range;  ///< Of each feature, as measured.
+  /// Which types the kernels measured multiply, alone and in batches, a bit for each.
+  std::array<uint64_t, 2> multiplied{};
   size_t rows = 0;
   double error = 0;  ///< Mean |predicted / measured - 1|, out of fold.
 };
@@ -61,16 +63,24 @@ ClassFit seen_from(const GpuFigures& device, const TileFit& fit, const ClassFit&
 /// The same of all classes.
 TileFit seen_from(const GpuFigures& device, const TileFit& fit);
 
+/// Remembers what the kernel multiplies.
+void add_multiplied(ClassFit& fit, const Kernel& kernel);
+/// Whether kernels that multiply alike were measured, or it is not known which were. Others have
+/// intervals `kUnseenType` times as wide.
+bool knows_type(const ClassFit& fit, const Kernel& kernel);
+inline constexpr double kUnseenType = 2;  ///< A stated prior.
+
 /// How far outside the measured range, in units of a feature: powers of two for sizes.
 double octaves_outside(const ClassFit& fit, std::span<const float> features);
 /// How many times as wide intervals are there.
 double widening(double octaves);
 
-/// The estimate of a described kernel; joules are left to the caller.
-Estimate estimate_of(const ClassFit& fit, const TileDescription& description);
-/// The same, of a physical estimate, features and what the trees say of them.
-Estimate estimate_of(const ClassFit& fit, double physical_seconds, std::span<const float> features,
-                     float centre, float spread);
+/// The estimate of a described kernel, with an interval `wider` times as wide; joules are left to
+/// the caller.
+Estimate estimate_of(const ClassFit& fit, const TileDescription& description, double wider = 1);
+/// The same, of what the trees say of its features.
+Estimate estimate_of(const ClassFit& fit, const TileDescription& description, float centre,
+                     float spread, double wider = 1);
 
 /// Readable and versioned; names every feature it uses, so that a later build whose
 /// features differ says so instead of answering wrongly.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <ranges>
 
 #include "orrery/base/data_folder.h"
 
@@ -13,21 +14,31 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Files of the folder called DEVICE.STACK.json, as (stack, path) by stack.
+/// Whether a fit of such a name, "v100" or "p100+v100", is of the device.
+bool is_of(std::string_view name, std::string_view device) {
+  for (const auto part : std::views::split(name, '+'))
+    if (std::ranges::equal(part, device)) return true;
+  return false;
+}
+
+bool was_measured(const TileFit& fit, const std::string& device) {
+  return fit.device == device || std::ranges::find(fit.devices, device) != fit.devices.end();
+}
+
+/// Files of the folder called DEVICE.STACK.json, or DEVICE+DEVICE….STACK.json, as (stack, path) by
+/// stack.
 std::map<std::string, std::string> fits_of_device(const fs::path& folder,
                                                   const std::string& device) {
   constexpr std::string_view kSuffix = ".json";
-  const std::string prefix = device + ".";
   std::map<std::string, std::string> found;
   std::error_code none;  // a folder that is not there holds no fits
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, none)) {
     const std::string file = entry.path().filename().string();
-    if (!file.starts_with(prefix) || !file.ends_with(kSuffix) ||
-        file.size() <= prefix.size() + kSuffix.size())
-      continue;
-    const std::string stack =
-        file.substr(prefix.size(), file.size() - prefix.size() - kSuffix.size());
-    if (stack.find('.') == std::string::npos) found.emplace(stack, entry.path().string());
+    const size_t dot = file.find('.');
+    if (!file.ends_with(kSuffix) || dot + 1 + kSuffix.size() >= file.size()) continue;
+    const std::string stack = file.substr(dot + 1, file.size() - kSuffix.size() - dot - 1);
+    if (stack.find('.') == std::string::npos && is_of(file.substr(0, dot), device))
+      found.emplace(stack, entry.path().string());
   }
   return found;
 }
@@ -149,7 +160,7 @@ FitChoice::OfClass FitChoice::choose(TileClass tile_class, ClassFit& widened) co
         fit = &widened;
       }
       return {fit, candidate.fit->protocol,
-              candidate.fit->device != device_ && candidate.fit->stack == kOneByOne,
+              !was_measured(*candidate.fit, device_) && candidate.fit->stack == kOneByOne,
               candidate.origin == Origin::kAlike,
               gap_of(tile_class, candidate, &candidate == candidates_.data())};
     }
@@ -176,10 +187,11 @@ std::string FitChoice::gap_of(TileClass tile_class, const Candidate& candidate, 
   const std::string under = candidate.other_stack ? " under " + candidate.fit->stack : "";
   switch (candidate.origin) {
     case Origin::kUser:
-      if (candidate.fit->device == device_) return "";
+      if (was_measured(*candidate.fit, device_)) return "";
       return fmt::format("{} was fitted on {} and taken for {}", candidate.path,
                          candidate.fit->device, device_);
     case Origin::kOwn:
+      if (!was_measured(*candidate.fit, device_)) break;
       if (!candidate.other_stack) return "";
       return fmt::format("{} of {} were not measured under {}: taken as they are{}", whose, device_,
                          stack_, under);
@@ -187,10 +199,10 @@ std::string FitChoice::gap_of(TileClass tile_class, const Candidate& candidate, 
       return fmt::format("{} of {} were not measured: predicted by the fit of {}{}, the same chip",
                          whose, device_, candidate.fit->device, under);
     case Origin::kGeneric:
-      return fmt::format("{} of {} were not measured: predicted by a fit over other devices{}",
-                         whose, device_, under);
+      break;
   }
-  return "";
+  return fmt::format("{} of {} were not measured: predicted by a fit over other devices{}", whose,
+                     device_, under);
 }
 
 }  // namespace orrery

@@ -31,7 +31,8 @@ void require_tile_device(const Device& device);
 
 /// The fits that may answer for a device under a stack, best first:
 ///   1. the user's own, `Binding::fit`;
-///   2. the folder's kernels/DEVICE.STACK.json;
+///   2. the folder's kernels/DEVICE.STACK.json, or one over several,
+///   kernels/DEVICE+DEVICE….STACK.json;
 ///   3. that of the stack's family: kernels/DEVICE.torch.json for torch-eager;
 ///   4. the device's fits under other stacks, by name, for kernels that stacks share;
 ///   5. those of `Device::kernels_like`, a device of the same chip, in the order of 2 to 4;

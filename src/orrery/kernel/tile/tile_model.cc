@@ -98,8 +98,13 @@ class TilePredictor final : public Predictor {
 
   std::vector<std::string> gaps(const Kernel& kernel) const override {
     std::vector<std::string> found = unpublished_rates(device_, kernel);
-    const std::string& gap = fits_.of(gpus_[0].class_of(kernel)).gap;
-    if (!gap.empty()) found.push_back(gap);
+    const FitChoice::OfClass& choice = fits_.of(gpus_[0].class_of(kernel));
+    if (!choice.gap.empty()) found.push_back(choice.gap);
+    if (choice.fit != nullptr && !knows_type(*choice.fit, kernel))
+      found.push_back(
+          fmt::format("kernels of {} in {} were not measured: taken as those of other "
+                      "types, with intervals twice as wide",
+                      orrery::name(kernel.family), mlir_name(kernel.cost.matrix_type)));
     return found;
   }
 
@@ -134,10 +139,15 @@ class TilePredictor final : public Predictor {
     const FitChoice::OfClass& choice = fits_.of(gpus_[0].class_of(kernel));
     TileDescription d;
     describe(kernel, choice, point.clock, d);
-    Estimate e = choice.fit != nullptr ? estimate_of(*choice.fit, d)
+    Estimate e = choice.fit != nullptr ? estimate_of(*choice.fit, d, width(*choice.fit, kernel))
                                        : unmeasured_estimate(Seconds(d.seconds), kernel.counted);
     run(kernel, choice, d, point, e);
     return e;
+  }
+
+  /// How many times as wide as a fit's are the kernel's intervals.
+  static double width(const ClassFit& fit, const Kernel& kernel) {
+    return knows_type(fit, kernel) ? 1 : kUnseenType;
   }
 
   /// Whether the trees of a class's fit know what a clock does: those of tables without clocks do
@@ -201,8 +211,8 @@ class TilePredictor final : public Predictor {
       choice.fit->spread.predict(features, std::span(spread).first(count));
       for (size_t i = 0; i < count; ++i) {
         const uint32_t at = members[i];
-        estimates[at] =
-            estimate_of(*choice.fit, described[i].seconds, features.row(i), centre[i], spread[i]);
+        estimates[at] = estimate_of(*choice.fit, described[i], centre[i], spread[i],
+                                    width(*choice.fit, kernels[at]));
         run(kernels[at], choice, described[i], points[at], estimates[at]);
       }
     }

@@ -146,6 +146,53 @@ TEST_F(TileModelTest, FitsOfOtherDevicesAreNotTaken) {
   EXPECT_NEAR(product_factor("torch-eager"), 1, 1e-9);
 }
 
+TEST_F(TileModelTest, AFitOverSeveralDevicesIsOfEachThatItsFileNames) {
+  TileFit fit = constant_fit("generic", "torch", 5);
+  ship("generic.torch.json", constant_fit("generic", "torch", 1.5));
+  fit.devices = {"h100-sxm", "h200"};
+  ship("h100-sxm+h200.torch.json", fit);
+  EXPECT_NEAR(product_factor("torch-eager"), 5, 1e-5);
+  EXPECT_THAT(gaps("torch-eager", product()), IsEmpty());
+  // One that it does not hold rows of may be named as well.
+  fit.devices = {"h100-sxm"};
+  ship("h100-sxm+h200.torch.json", fit);
+  EXPECT_NEAR(product_factor("torch-eager"), 5, 1e-5);
+  EXPECT_THAT(gaps("torch-eager", product()),
+              ElementsAre("kernels of h200 were not measured: predicted by a fit over other "
+                          "devices"));
+}
+
+TEST_F(TileModelTest, NoFitBeatsTheDataSheet) {
+  ship("h200.torch.json", constant_fit("h200", "torch", 0.01));
+  // 16 GB read and written, of which L2 may have held what it can.
+  const Kernel copy = operator_kernel("copy", "bf16", R"({"shape": [4000000000]})");
+  Estimate e;
+  bound()->predict({&copy, 1}, {}, {&e, 1});
+  const double held = h200_.level("l2")->capacity.value;
+  EXPECT_NEAR(e.seconds.value, (16e9 - held) / h200_.main_memory().bandwidth.value, 1e-9);
+}
+
+TEST_F(TileModelTest, TypesThatWereNotMeasuredHaveWiderIntervals) {
+  TileFit fit = constant_fit("h200", "torch", 1, {TileClass::kProduct});
+  const Kernel half = operator_kernel("gemm", "bf16", R"({"m": 4096, "n": 4096, "k": 4096})");
+  const Kernel other = operator_kernel("gemm", "fp16", R"({"m": 4096, "n": 4096, "k": 4096})");
+  const Kernel batch =
+      operator_kernel("bmm", "bf16", R"({"b": 8, "m": 4096, "n": 4096, "k": 4096})");
+  add_multiplied(*fit.classes[static_cast<size_t>(TileClass::kProduct)], half);
+  ship("h200.torch.json", fit);
+  const auto spread = [&](const Kernel& kernel) {
+    Estimate e;
+    bound()->predict({&kernel, 1}, {}, {&e, 1});
+    return e.own_spread;
+  };
+  EXPECT_FLOAT_EQ(spread(other), 2 * spread(half));
+  EXPECT_FLOAT_EQ(spread(batch), 2 * spread(half));
+  EXPECT_THAT(gaps("torch-eager", half), IsEmpty());
+  EXPECT_THAT(gaps("torch-eager", other),
+              ElementsAre("kernels of gemm in f16 were not measured: taken as those of other "
+                          "types, with intervals twice as wide"));
+}
+
 TEST_F(TileModelTest, AnUnmeasuredDeviceTakesTheGenericFit) {
   ship("generic.torch.json", constant_fit("generic", "torch", 1.5));
   EXPECT_NEAR(product_factor("torch-eager"), 1.5, 1e-5);
