@@ -108,6 +108,57 @@ class CalibrationTest : public testing::Test {
   std::filesystem::path folder_;
 };
 
+TEST_F(CalibrationTest, TablesThatContradictEachOtherAreRefused) {
+  std::string tripled = "op,dtype,params,us,sm_mhz\n";
+  for (int i = 1; i <= 40; ++i)
+    tripled += fmt::format("add,bf16,\"{{\"\"shape\"\": [{}, 4096]}}\",{:.4f},1980\n", 16 * i,
+                           3 * (1.7 + 3.0 * 16 * i * 4096 * 2 / 4e6));
+  CalibrateRequest r = request(file("one.csv", additions(40)));
+  r.tables.push_back(file("three.csv", tripled));
+  // 3 · 2.0932 µs in three.csv, where one.csv has as much once.
+  EXPECT_EQ(refusal(r), fmt::format("3 {}:2: 6.28 us where {}:2 has 2.09 us for the same add bf16 "
+                                    "(and 39 more such problems)",
+                                    r.tables[1], r.tables[0]));
+  r.tables.pop_back();
+  r.tables.push_back(file("again.csv", additions(40)));
+  EXPECT_EQ(refusal(r), "");
+}
+
+TEST_F(CalibrationTest, AClockInGigahertzIsRefused) {
+  std::string text = additions(40);
+  for (size_t at = text.find(",1980\n"); at != std::string::npos; at = text.find(",1980\n", at))
+    text.replace(at, 6, ",1.98\n");
+  const CalibrateRequest r = request(file("ghz.csv", text));
+  EXPECT_EQ(refusal(r), fmt::format("3 {}:2:40: sm_mhz: 1.98 is not a clock in MHz of h200 (is it "
+                                    "in GHz?): expected 99 to 2970 MHz",
+                                    r.tables[0]));
+  ValidateRequest v;
+  v.table = r.tables[0];
+  v.device = "h200";
+  EXPECT_THROW(session_.validate(v), Error);
+}
+
+TEST_F(CalibrationTest, NoRowToJudgeSaysWhatWasAskedFor) {
+  ValidateRequest v;
+  v.table = file("one.csv", additions(1));
+  v.device = "h200";
+  v.kernel_model = "roofline";
+  const auto refused = [&]() -> std::string {
+    try {
+      session_.validate(v);
+    } catch (const Error& error) {
+      return error.message();
+    }
+    return "";
+  };
+  v.held_out = 1000;
+  EXPECT_EQ(refused(), "no row of it was held out of a fit, one in 1000");
+  v.regime = "sustained";
+  EXPECT_EQ(refused(), "no row of it was measured sustained and held out of a fit, one in 1000");
+  v.held_out = 0;
+  EXPECT_EQ(refused(), "no row of it was measured sustained");
+}
+
 TEST_F(CalibrationTest, FitsWhatItIsGiven) {
   const CalibrateRequest r = request(file("t.csv", additions(60)));
   const CalibrateAnswer a = session_.calibrate(r);

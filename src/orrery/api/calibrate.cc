@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <set>
 #include <thread>
@@ -9,6 +10,7 @@
 #include "orrery/api/measured_rows.h"
 #include "orrery/api/session.h"
 #include "orrery/base/output_file.h"
+#include "orrery/kernel/measured_table_check.h"
 #include "orrery/kernel/tile/calibration.h"
 #include "orrery/kernel/tile/fit_store.h"
 
@@ -122,7 +124,8 @@ std::vector<TableOfDevice> tables_of(const CalibrateRequest& request) {
 struct CollectedRows {
   Device device;
   std::vector<MeasuredRow> rows;
-  std::vector<JudgedRow> judged;  ///< File, line and operator of each; not yet predicted.
+  std::vector<JudgedRow> judged;      ///< File, line and operator of each; not yet predicted.
+  std::vector<Measurement> measured;  ///< All rows read, as they were before any moved.
 };
 
 /// The tables' rows by device, in the order devices are first named.
@@ -133,6 +136,8 @@ class Collection {
 
   void add(const TableOfDevice& table, const Device& device) {
     DeviceRows read = read_device_rows(table.file, device);
+    std::vector<Measurement> measured;
+    for (const MeasuredRow& row : read.table.rows) measured.push_back(measurement(read.table, row));
     if (request_.node_us) move_to_node(read, *request_.node_us);
     const TileProtocol protocol{read.table.quantizes, read.table.warm, read.table.eager};
     if (!devices_.empty() && !(protocol == protocol_))
@@ -144,6 +149,7 @@ class Collection {
         add_left_out(answer_.left_out, l.operation, l.reason, l.rows);
     answer_.notes.insert(answer_.notes.end(), read.notes.begin(), read.notes.end());
     CollectedRows& all = of(device);
+    std::move(measured.begin(), measured.end(), std::back_inserter(all.measured));
     for (const MeasuredRow& row : read.table.rows) {
       const std::string& operation = read.table.operations[row.operation];
       if (row.regime == OperatingPoint::Regime::kSustained && row.sm_hz <= 0) {
@@ -166,7 +172,7 @@ class Collection {
   CollectedRows& of(const Device& device) {
     for (CollectedRows& known : devices_)
       if (known.device.name == device.name) return known;
-    return devices_.emplace_back(CollectedRows{device, {}, {}});
+    return devices_.emplace_back(CollectedRows{device, {}, {}, {}});
   }
 
   const CalibrateRequest& request_;
@@ -260,6 +266,7 @@ CalibrateAnswer Session::calibrate(const CalibrateRequest& request) const {
     require_tile_device(device);
     all.add(table, device);
   }
+  for (const CollectedRows& one : all.devices()) refuse_contradictions(one.measured);
   const Device& first = all.devices().front().device;
   answer.out = request.out.empty()
                    ? fmt::format("{}.{}.json", generic ? kGeneric : first.name, request.stack)

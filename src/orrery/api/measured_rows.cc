@@ -22,7 +22,7 @@ void add_left_out(std::vector<LeftOut>& list, const std::string& operation,
 }
 
 DeviceRows read_device_rows(const std::string& path, const Device& device) {
-  const MeasuredTable whole = read_measured_table(Source::from_file(path));
+  const MeasuredTable whole = read_measured_table(Source::from_file(path), clock_range(device));
   DeviceRows found{rows_on_device(whole, device.name), {}, {}};
   auto kept = found.table.rows.begin();
   for (const MeasuredRow& row : whole.rows) {

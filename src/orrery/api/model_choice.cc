@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "orrery/kernel/clock_range.h"
+
 namespace orrery {
 namespace {
 
@@ -21,6 +23,12 @@ void refuse_unknown_parameters(const ModelChoice& choice, const Description& mod
 }
 
 }  // namespace
+
+void require_clock(const OperatingPoint& point, const Device& device) {
+  const double mhz = point.clock.value / 1e6;
+  const ClockRange clocks = clock_range(device);
+  if (point.clock.value != 0 && !clocks.has(mhz)) throw_usage("sm_mhz: " + clocks.refusal(mhz));
+}
 
 std::unique_ptr<Predictor> bind_choice(const ModelChoice& choice, const Device& device,
                                        const std::string& stack, const std::string& data_folder,

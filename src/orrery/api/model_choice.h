@@ -24,4 +24,7 @@ std::unique_ptr<Predictor> bind_choice(const ModelChoice& choice, const Device& 
                                        const std::string& stack, const std::string& data_folder,
                                        const Catalogue& catalogue);
 
+/// Throws `kUsage` for a fixed clock that `device` cannot have (kernel/clock_range.h).
+void require_clock(const OperatingPoint& point, const Device& device);
+
 }  // namespace orrery

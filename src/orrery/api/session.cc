@@ -120,6 +120,7 @@ PredictAnswer Session::predict(const PredictRequest& request, StepDetail* detail
   if (catalogue_.is_cluster(request.device))
     cluster = catalogue_.cluster(request.device, of_device);
   const Device device = cluster ? cluster->device : catalogue_.device(request.device, of_device);
+  require_clock(request.point, device);
   const Workload workload = one_device_of(load_workload(request.workload, request.read));
   const auto stack = stack_entry.create();
   const StackConstants constants = load_stack_constants(data_folder_, stack->name(), of_stack);

@@ -109,7 +109,12 @@ struct PredictAnswer {
 struct OperatorRow {
   std::string op, dtype, params;  ///< As in the CSV; params is a JSON object.
   double sm_mhz = 0;              ///< 0: the regime's clock.
-  int64_t line = 0;               ///< For messages.
+  int64_t line = 0;               ///< For messages, as are:
+  struct Place {
+    int64_t line = 0, column = 0;
+  };
+  /// Where op, dtype, params and sm_mhz begin; empty: not known.
+  std::vector<Place> cells = {};
 };
 
 struct OperatorAnswer {

@@ -293,6 +293,22 @@ TEST_F(SessionTest, Operators) {
   }
 }
 
+TEST_F(SessionTest, AClockThatNoH200HasIsRefused) {
+  Json predict = request();
+  for (const double mhz : {1.98, 9999.0, 1.98e6}) {
+    predict["sm_mhz"] = mhz;
+    EXPECT_THAT(refusal(predict), HasSubstr("is not a clock in MHz of h200")) << mhz;
+  }
+  predict["sm_mhz"] = 1980;
+  EXPECT_EQ(refusal(predict), "");
+  Json kernel = {{"command", "kernel"}, {"on", "h200"}, {"sm_mhz", 1.98}, {"rows", Json::array()}};
+  EXPECT_THAT(refusal(kernel), HasSubstr("is it in GHz?"));
+  kernel["sm_mhz"] = 1200;
+  EXPECT_EQ(refusal(kernel), "");
+  kernel["regime"] = "sustained";  // which of the two clocks?
+  EXPECT_THAT(refusal(kernel), HasSubstr("give one of them"));
+}
+
 TEST_F(SessionTest, ATableOfOperators) {
   KernelRequest request;
   request.table = "ops.csv";
@@ -349,9 +365,23 @@ TEST_F(SessionTest, ABadRowOfATableIsNamed) {
   std::string many = "op,dtype,params,sm_mhz\n";
   for (int i = 0; i < 1000; ++i) many += "add,bf16,{\"shape\": [8]},\n";
   EXPECT_EQ(refusal(many + "add,bf16,{},\n"),
-            "ops.csv:1002: params: add needs 'shape', a list of 1 to 8 sizes");
+            "ops.csv:1002:10: params: add needs 'shape', a list of 1 to 8 sizes");
   EXPECT_EQ(refusal(many + "add,bf16,{\"shape\": [8]},fast\n"),
-            "ops.csv:1002: sm_mhz: 'fast' is not a clock in MHz");
+            "ops.csv:1002:25: sm_mhz: 'fast' is not a clock in MHz");
+  EXPECT_EQ(refusal(many + "add,bf16,{\"shape\": [8]},1.2\n"),
+            "ops.csv:1002:25: sm_mhz: 1.2 is not a clock in MHz of h200 (is it in GHz?): expected "
+            "99 to 2970 MHz");
+  EXPECT_THAT(refusal(many + "ad,bf16,{},\n"), HasSubstr("ops.csv:1002:1: op: 'ad' is not known"));
+  EXPECT_THAT(refusal(many + "add,bf61,{},\n"), HasSubstr("ops.csv:1002:5: dtype: 'bf61'"));
+  EXPECT_THAT(refusal("op,dtype,params,predicted_us\n"),
+              HasSubstr("ops.csv:1:17: column 'predicted_us' is there already"));
+  const auto rows = read_operators(Source::from_memory("ops.csv", many + "add,bf61,{},\n"));
+  try {
+    session_.predict_operators(request, rows);  // the other door names the same place
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("ops.csv:1002:5: dtype: 'bf61'"));
+  }
   EXPECT_EQ(refusal(many + "add,bf16\n"), "ops.csv:1002:1: 2 fields, the header has 4");
   EXPECT_EQ(refusal("op,dtype\n"), "ops.csv:1:1: column 'params' is missing; there is: op, dtype");
 }

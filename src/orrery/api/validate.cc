@@ -73,7 +73,13 @@ ValidateAnswer Session::validate(const ValidateRequest& request) const {
     if (row.sm_hz <= 0) append_new(answer.gaps, predictors.front()->gaps(point));
   }
   if (judged.empty())
-    throw_input(request.table, fmt::format("no row of it was measured {}", request.regime));
+    throw_input(request.table,
+                fmt::format("no row of it was{}{}{}",
+                            request.regime.empty() ? "" : " measured " + request.regime,
+                            request.regime.empty() || request.held_out <= 0 ? "" : " and",
+                            request.held_out > 0
+                                ? fmt::format(" held out of a fit, one in {}", request.held_out)
+                                : ""));
 
   std::vector<Estimate> estimates(kernels.size());
   for (const auto& predictor : predictors) {

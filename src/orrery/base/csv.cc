@@ -25,6 +25,9 @@ size_t require_column(const std::string& file, const std::vector<std::string>& h
               fmt::format("column '{}' is missing; there is: {}", name, known));
 }
 
+/// Spreadsheets write it before UTF-8.
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
 /// Characters that are looked at together.
 constexpr size_t kTogether = sizeof(uint64_t);
 
@@ -46,6 +49,7 @@ CsvReader::CsvReader(const Source& source)
     : source_(source),
       at_(source_.text().data()),
       end_(source_.text().data() + source_.text().size()) {
+  if (source_.text().starts_with(kByteOrderMark)) at_ += kByteOrderMark.size();
   if (!read_record() || (field_count_ == 1 && fields_[0].length == 0))
     source_.fail(0, "expected a header line with the columns' names");
   for (size_t c = 0; c < field_count_; ++c) header_.emplace_back(field(c));
@@ -71,7 +75,14 @@ bool CsvReader::next() {
 }
 
 SourceLocation CsvReader::location(size_t column) const {
-  return source_.location(static_cast<size_t>(fields_[column].start - source_.text().data()));
+  // Not from the file's beginning: of a long table every row may be asked.
+  const char* const start = fields_[column].start;
+  const std::string_view before(record_.data(), static_cast<size_t>(start - record_.data()));
+  const size_t newline = before.rfind('\n');
+  const size_t on_its_line =
+      newline == std::string_view::npos ? before.size() : before.size() - newline - 1;
+  return {source_.name(), record_line_ + std::count(before.begin(), before.end(), '\n'),
+          static_cast<int64_t>(on_its_line) + 1};
 }
 
 void CsvReader::fail(const char* at, std::string message) const {

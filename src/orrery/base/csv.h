@@ -11,7 +11,7 @@ namespace orrery {
 /// Reads a comma-separated table as RFC 4180 describes it, record after record: a
 /// header line, fields that may be quoted with "" for a quote inside, CRLF or LF.
 /// Fields point into the source, quoted ones into a buffer, so that a table of any
-/// length takes the memory of one record.
+/// length takes the memory of one record. A byte-order mark before the header is passed over.
 ///
 ///     CsvReader reader(source);
 ///     const size_t op = reader.required_column("op");

@@ -83,6 +83,15 @@ TEST(Csv, KnowsWhereACellBegins) {
   EXPECT_EQ(after_break.column, 8);
 }
 
+TEST(Csv, AByteOrderMarkIsPassedOver) {
+  CsvReader reader(Source::from_memory("t.csv", "\xEF\xBB\xBF\"op\",us\n\xEF\xBB\xBF,2\n"));
+  EXPECT_EQ(reader.required_column("op"), 0u);
+  EXPECT_EQ(reader.location(1).column, 6);  // as an editor shows it
+  ASSERT_TRUE(reader.next());
+  EXPECT_EQ(reader.field(0), "\xEF\xBB\xBF");  // elsewhere it is text
+  EXPECT_EQ(error_of("\xEF\xBB\xBF"), "t.csv:1:1: expected a header line with the columns' names");
+}
+
 TEST(Csv, ACopyOutlivesTheTable) {
   auto first = std::make_unique<CsvTable>(parse("a\n\"say \"\"no\"\"\"\n"));
   const CsvTable copy = *first;

@@ -127,7 +127,7 @@ void ModelOptions::declare(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--sm-mhz", sm_mhz, "Clock: fixed to this many MHz")
       ->type_name("MHZ")
-      ->check(CLI::Range(1.0, 100000.0));
+      ->check(CLI::PositiveNumber);
 }
 
 ModelChoice ChoiceOptions::choice() const {

@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <stdexcept>
 #include <unordered_map>
@@ -22,9 +23,8 @@ namespace {
 constexpr double kSecondsPerMicrosecond = 1e-6;
 constexpr double kSecondsPerMillisecond = 1e-3;
 constexpr double kHertzPerMegahertz = 1e6;
-/// No board of today draws more, and no clock is faster.
+/// No board of today draws more.
 constexpr double kMostWatts = 1e5;
-constexpr double kMostMegahertz = 1e5;
 
 /// FNV-1a of the texts with a byte between them, its bits mixed so that any of them
 /// can split a table (the finalizer of MurmurHash3).
@@ -71,8 +71,9 @@ class Names {
 /// A row of the file and what every format needs from it.
 class RowReader {
  public:
-  RowReader(const CsvReader& csv, MeasuredTable& table)
+  RowReader(const CsvReader& csv, const ClockRange& clocks, MeasuredTable& table)
       : csv_(csv),
+        clocks_(clocks),
         table_(table),
         operations_(table.operations),
         sources_(table.sources),
@@ -106,7 +107,10 @@ class RowReader {
   }
   double watts(int column) const { return optional_quantity(column, kMostWatts, "a power in W"); }
   double hertz(int column) const {
-    return optional_quantity(column, kMostMegahertz, "a clock in MHz") * kHertzPerMegahertz;
+    const double mhz =
+        optional_quantity(column, std::numeric_limits<double>::max(), "a clock in MHz");
+    if (mhz > 0 && !clocks_.has(mhz)) fail(static_cast<size_t>(column), clocks_.refusal(mhz));
+    return mhz * kHertzPerMegahertz;
   }
 
   int64_t size(size_t column) const {
@@ -173,6 +177,7 @@ class RowReader {
   }
 
   const CsvReader& csv_;
+  const ClockRange& clocks_;
   MeasuredTable& table_;
   Names operations_, sources_, devices_;
   std::vector<double> empty_;
@@ -240,7 +245,7 @@ class CanonicalParameters {
     std::string value;
   };
 
-  /// Sorted by name; of a name given twice the last counts.
+  /// Sorted by name.
   void scan(std::string_view text) {
     members_.clear();
     size_t at = 0;
@@ -257,11 +262,7 @@ class CanonicalParameters {
       const auto place =
           std::lower_bound(members_.begin(), members_.end(), name,
                            [](const Member& m, std::string_view n) { return m.name < n; });
-      const std::string_view found = text.substr(value, last + 1 - value);
-      if (place != members_.end() && place->name == name)
-        place->value = found;
-      else
-        members_.insert(place, {name, std::string(found)});
+      members_.insert(place, {name, std::string(text.substr(value, last + 1 - value))});
       at = last + 1;
     }
   }
@@ -643,14 +644,14 @@ std::unique_ptr<Format> recognised(const CsvReader& csv, const Source& source) {
 
 }  // namespace
 
-MeasuredTable read_measured_table(const Source& file) {
+MeasuredTable read_measured_table(const Source& file, const ClockRange& clocks) {
   const Source source = inflated(file);
   CsvReader csv(source);
   const std::unique_ptr<Format> format = recognised(csv, source);
   MeasuredTable table;
   table.file = source.name();
   format->describe(table);
-  RowReader reader(csv, table);
+  RowReader reader(csv, clocks, table);
   while (csv.next()) {
     if (table.rows.size() >= kMostMeasuredRows)
       throw Error(ErrorKind::kInput, csv.location(0),
@@ -666,8 +667,8 @@ MeasuredTable read_measured_table(const Source& file) {
   return table;
 }
 
-MeasuredTable read_measured_table(const std::filesystem::path& path) {
-  return read_measured_table(Source::from_file(path.string()));
+MeasuredTable read_measured_table(const std::filesystem::path& path, const ClockRange& clocks) {
+  return read_measured_table(Source::from_file(path.string()), clocks);
 }
 
 std::string catalogue_name(std::string_view reported) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "orrery/base/source.h"
+#include "orrery/kernel/clock_range.h"
 #include "orrery/kernel/kernel.h"
 #include "orrery/kernel/kernel_model.h"
 
@@ -64,9 +65,10 @@ struct MeasuredTable {
 ///    the contraction of linear and bmm, and a u after an operator's name (`addu`) makes
 ///    its second operand a scalar.
 /// Other columns are passed over. Throws `kInput` with line and column for what is not
-/// such a table, a value that is not a time, an operator or parameter that is not known.
-MeasuredTable read_measured_table(const std::filesystem::path& path);
-MeasuredTable read_measured_table(const Source& source);
+/// such a table, a value that is not a time, a clock that is not among `clocks`, an operator
+/// or parameter that is not known.
+MeasuredTable read_measured_table(const std::filesystem::path& path, const ClockRange& clocks = {});
+MeasuredTable read_measured_table(const Source& source, const ClockRange& clocks = {});
 inline constexpr size_t kMostMeasuredRows = size_t{1} << 20;
 
 /// The catalogue's name of a device as drivers report it ("Tesla V100-PCIE-32GB" is

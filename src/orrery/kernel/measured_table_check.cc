@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <tuple>
 #include <variant>
@@ -71,15 +72,89 @@ double median_without(const std::vector<double>& values, size_t left_out) {
   return (other((others - 1) / 2) + other(others / 2)) / 2;
 }
 
+std::string contradiction(const Measurement& first, const Measurement& second) {
+  const bool other_clock = first.sm_hz > 0 && second.sm_hz > 0 && first.sm_hz != second.sm_hz;
+  return fmt::format("{} where {} has {} for the same {}{}", format_seconds(second.seconds),
+                     first.file == second.file ? fmt::format("line {}", first.line)
+                                               : fmt::format("{}:{}", first.file, first.line),
+                     format_seconds(first.seconds), first.operation,
+                     other_clock ? fmt::format(", at {:.0f} MHz where that was at {:.0f} MHz",
+                                               second.sm_hz / 1e6, first.sm_hz / 1e6)
+                                 : "");
+}
+
+/// Of the rows of one kernel the two that contradict each other most.
+class Worst {
+ public:
+  /// `repeats` are places in `rows`. A row without a clock had the highest of the others.
+  Worst(std::span<const Measurement> rows, std::span<size_t> repeats) : rows_(rows) {
+    for (const size_t i : repeats) highest_ = std::max(highest_, rows[i].sm_hz);
+    if (highest_ <= 0) highest_ = 1;
+    std::stable_sort(repeats.begin(), repeats.end(),
+                     [&](size_t a, size_t b) { return clock(a) < clock(b); });
+    // No kernel is slower at a higher clock, nor takes more cycles at a lower one.
+    look(repeats, [&](size_t i) { return rows_[i].seconds; });
+    std::reverse(repeats.begin(), repeats.end());
+    look(repeats, [&](size_t i) { return rows_[i].seconds * clock(i); });
+  }
+  std::optional<std::pair<size_t, size_t>> pair() const { return pair_; }
+
+ private:
+  double clock(size_t i) const { return rows_[i].sm_hz > 0 ? rows_[i].sm_hz : highest_; }
+
+  template <class Length>
+  void look(std::span<const size_t> repeats, const Length& length) {
+    size_t least = repeats.front();
+    for (const size_t i : repeats) {
+      if (const double ratio = length(i) / length(least); ratio > ratio_) {
+        ratio_ = ratio;
+        pair_ = std::minmax(i, least);
+      }
+      if (length(i) < length(least)) least = i;
+    }
+  }
+
+  std::span<const Measurement> rows_;
+  double highest_ = 0, ratio_ = kMostRepeatRatio;
+  std::optional<std::pair<size_t, size_t>> pair_;
+};
+
+/// Pairs of places in `rows`, the earlier first, sorted by the later; one for each kernel whose
+/// times cannot all be true.
+std::vector<std::pair<size_t, size_t>> contradictions(std::span<const Measurement> rows) {
+  std::vector<size_t> order(rows.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const auto condition = [&](size_t i) {
+    return std::tie(rows[i].key, rows[i].regime, rows[i].source);
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return condition(a) < condition(b); });
+  std::vector<std::pair<size_t, size_t>> found;
+  for (auto first = order.begin(); first != order.end();) {
+    const auto last = std::find_if(first, order.end(),
+                                   [&](size_t i) { return condition(i) != condition(*first); });
+    if (last - first > 1)
+      if (const auto pair = Worst(rows, {first, last}).pair()) found.push_back(*pair);
+    first = last;
+  }
+  std::sort(found.begin(), found.end(),
+            [](const auto& a, const auto& b) { return a.second < b.second; });
+  return found;
+}
+
 class TableCheck {
  public:
   TableCheck(const MeasuredTable& table, const Predictor& roofline) : table_(table) {
     const size_t count = table.rows.size();
     std::vector<Kernel> kernels;
+    std::vector<OperatingPoint> points(count);
     kernels.reserve(count);
-    for (const MeasuredRow& row : table.rows) kernels.push_back(row.kernel);
+    for (const MeasuredRow& row : table.rows) {
+      points[kernels.size()].clock = Hertz(row.sm_hz);
+      kernels.push_back(row.kernel);
+    }
     std::vector<Estimate> estimates(count);
-    roofline.predict(kernels, {}, estimates);
+    roofline.predict(kernels, OperatingPoints(points), estimates);
     log_ratio_.reserve(count);
     for (size_t i = 0; i < count; ++i) {
       // A device without published rates has no roofline; a nanosecond keeps times comparable.
@@ -94,7 +169,7 @@ class TableCheck {
     flagged_.assign(table_.rows.size(), false);
     rows_beyond_the_roofline();
     rows_unlike_their_neighbours();
-    contradictions();
+    repeats_that_contradict();
     std::sort(problems_.begin(), problems_.end(), [](const TableProblem& a, const TableProblem& b) {
       return std::tie(a.line, a.other_line) < std::tie(b.line, b.other_line);
     });
@@ -102,15 +177,25 @@ class TableCheck {
   }
 
  private:
+  static bool credible(double log_ratio) {
+    return log_ratio >= std::log(kLeastMedianRatio) && log_ratio <= std::log(kMostMedianRatio);
+  }
+
+  /// False where more than half of the rows are incredible to the same side.
   bool unit_of_the_table() {
     std::vector<double> sorted = log_ratio_;
     std::sort(sorted.begin(), sorted.end());
-    const double typical = std::exp(sorted[sorted.size() / 2]);
-    if (typical >= kLeastMedianRatio && typical <= kMostMedianRatio) return true;
+    const bool small = sorted[sorted.size() / 2] < std::log(kLeastMedianRatio);
+    const double median = sorted[small ? sorted.size() / 2 : (sorted.size() - 1) / 2];
+    if (!small && median <= std::log(kMostMedianRatio)) return true;
+    const double typical = std::exp(median);
     const bool micro = table_.time_unit == MeasuredTable::TimeUnit::kMicroseconds;
-    const bool small = typical < kLeastMedianRatio;
+    const auto first = std::find_if(log_ratio_.begin(), log_ratio_.end(), [&](double log_ratio) {
+      return !credible(log_ratio) && (log_ratio < 0) == small;
+    });
     problems_.push_back(
-        {TableProblem::Severity::kRefuse, table_.rows[0].line, 0,
+        {TableProblem::Severity::kRefuse,
+         table_.rows[static_cast<size_t>(first - log_ratio_.begin())].line, 0,
          fmt::format("times look like {} where {} are expected: half of them are {} {:.3g} times "
                      "what the device's peak rates allow",
                      small ? (micro ? "milliseconds" : "seconds")
@@ -147,6 +232,19 @@ class TableCheck {
       return std::tuple(r.kernel.family, r.source, r.device, r.regime);
     });
     compare_groups(std::move(rows), kFewestAtAll, [](const MeasuredRow&) { return 0; });
+    if (table_.rows.size() < kFewestAtAll) rows_too_few_to_compare();
+  }
+
+  void rows_too_few_to_compare() {
+    for (size_t i = 0; i < table_.rows.size(); ++i) {
+      if (flagged_[i] || credible(log_ratio_[i])) continue;
+      flagged_[i] = true;
+      const MeasuredRow& row = table_.rows[i];
+      problems_.push_back({TableProblem::Severity::kRefuse, row.line, 0,
+                           fmt::format("{} where the device's peak rates allow {}: a wrong unit?",
+                                       format_seconds(row.seconds),
+                                       format_seconds(row.seconds * std::exp(-log_ratio_[i])))});
+    }
   }
 
   /// Rows that are too few to be compared are given back.
@@ -216,6 +314,7 @@ class TableCheck {
     const double off = std::exp(std::abs(log_ratio_[i] - typical));
     const bool impossible = off >= std::min(kImpossibleRatio, kImpossibleToFarthest * farthest);
     if (!impossible && off < std::max(kOddRatio, kOddToFarthest * farthest)) return;
+    if (!credible(typical) && credible(log_ratio_[i])) return;  // those like it are at fault
     flagged_[i] = true;
     const MeasuredRow& row = table_.rows[i];
     const auto [a, b] = nearest_typical(rows, i, typical);
@@ -244,38 +343,13 @@ class TableCheck {
     return {near[0].second, near[1].second};
   }
 
-  void contradictions() {
-    std::vector<size_t> order(table_.rows.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    const auto condition = [&](size_t i) {
-      const MeasuredRow& r = table_.rows[i];
-      return std::tuple(r.key, r.source, r.device, r.regime);
-    };
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-      return std::tuple(condition(a), table_.rows[a].seconds) <
-             std::tuple(condition(b), table_.rows[b].seconds);
-    });
-    for (auto first = order.begin(); first != order.end();) {
-      const auto last = std::find_if(first, order.end(),
-                                     [&](size_t i) { return condition(i) != condition(*first); });
-      contradiction(*first, *(last - 1));
-      first = last;
-    }
-  }
-
-  /// The shortest and the longest time of one kernel.
-  void contradiction(size_t least, size_t most) {
-    const MeasuredRow& fast = table_.rows[least];
-    const MeasuredRow& slow = table_.rows[most];
-    if (slow.seconds <= kMostRepeatRatio * fast.seconds || flagged_[least] || flagged_[most])
-      return;
-    const MeasuredRow& first = fast.line < slow.line ? fast : slow;
-    const MeasuredRow& second = fast.line < slow.line ? slow : fast;
-    problems_.push_back(
-        {TableProblem::Severity::kRefuse, second.line, first.line,
-         fmt::format("{} where line {} has {} for the same {}", format_seconds(second.seconds),
-                     first.line, format_seconds(first.seconds),
-                     table_.operations[first.operation])});
+  void repeats_that_contradict() {
+    std::vector<Measurement> rows;
+    for (size_t i = 0; i < table_.rows.size(); ++i)
+      if (!flagged_[i]) rows.push_back(measurement(table_, table_.rows[i]));
+    for (const auto& [first, second] : contradictions(rows))
+      problems_.push_back({TableProblem::Severity::kRefuse, rows[second].line, rows[first].line,
+                           contradiction(rows[first], rows[second])});
   }
 
   const MeasuredTable& table_;
@@ -285,11 +359,38 @@ class TableCheck {
   std::vector<TableProblem> problems_;
 };
 
+[[noreturn]] void refuse(const std::string& file, int64_t line, const std::string& reason,
+                         ptrdiff_t more) {
+  throw Error(ErrorKind::kInput, {file, line, 0},
+              more == 0 ? reason
+                        : fmt::format("{} (and {} more such problem{})", reason, more,
+                                      more == 1 ? "" : "s"));
+}
+
 }  // namespace
 
 std::vector<TableProblem> check_measured_table(const MeasuredTable& table,
                                                const Predictor& roofline) {
   return TableCheck(table, roofline).problems();
+}
+
+Measurement measurement(const MeasuredTable& table, const MeasuredRow& row) {
+  return {table.file,
+          table.sources[row.source],
+          table.operations[row.operation],
+          row.key,
+          row.seconds,
+          row.sm_hz,
+          row.regime,
+          row.line};
+}
+
+void refuse_contradictions(std::span<const Measurement> rows) {
+  const auto found = contradictions(rows);
+  if (found.empty()) return;
+  const auto [first, second] = found.front();
+  refuse(rows[second].file, rows[second].line, contradiction(rows[first], rows[second]),
+         static_cast<ptrdiff_t>(found.size()) - 1);
 }
 
 void refuse_on_problems(const MeasuredTable& table, const std::vector<TableProblem>& problems) {
@@ -299,10 +400,7 @@ void refuse_on_problems(const MeasuredTable& table, const std::vector<TableProbl
   const auto first = std::find_if(problems.begin(), problems.end(), refused);
   if (first == problems.end()) return;
   const auto more = std::count_if(first + 1, problems.end(), refused);
-  throw Error(ErrorKind::kInput, {table.file, first->line, 0},
-              more == 0 ? first->reason
-                        : fmt::format("{} (and {} more such problem{})", first->reason, more,
-                                      more == 1 ? "" : "s"));
+  refuse(table.file, first->line, first->reason, more);
 }
 
 }  // namespace orrery

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -19,8 +20,12 @@ using testing::IsEmpty;
 using testing::SizeIs;
 using Severity = TableProblem::Severity;
 
+Device catalogue_device(const std::string& name) {
+  return Catalogue(std::string(ORRERY_SOURCE_DIR) + "/hardware").device(name);
+}
+
 std::unique_ptr<Predictor> roofline(const std::string& device) {
-  const Device d = Catalogue(std::string(ORRERY_SOURCE_DIR) + "/hardware").device(device);
+  const Device d = catalogue_device(device);
   return Registry<KernelModel>::instance().at("roofline", "kernel model").create()->bind(d, {});
 }
 
@@ -61,6 +66,32 @@ TEST(MeasuredTableCheck, FindsATableInAnotherUnit) {
   ASSERT_THAT(nanoseconds, SizeIs(1));
   EXPECT_THAT(nanoseconds[0].reason,
               HasSubstr("times look like nanoseconds where microseconds are expected"));
+}
+
+TEST(MeasuredTableCheck, NamesARowThatIsWrongNotAGoodOne) {
+  const auto rows = sound_rows();
+  for (const double unit : {1e-3, 1e3})
+    for (size_t count = 2; count <= 6; ++count)
+      for (size_t good = 1; 2 * good >= count && good < count; ++good) {
+        // First the good rows, as many as the others or more; then the other way round.
+        auto few = std::vector(rows.begin(), rows.begin() + static_cast<ptrdiff_t>(count));
+        for (size_t i = good; i < count; ++i) few[i].second *= unit;
+        auto found = problems(few);
+        ASSERT_THAT(found, SizeIs(count - good)) << count << " " << good << " " << unit;
+        EXPECT_EQ(found[0].line, 2 + good);
+        std::reverse(few.begin(), few.end());
+        found = problems(few);
+        ASSERT_THAT(found, SizeIs(count - good));
+        EXPECT_EQ(found.back().line, 1 + count - good);
+      }
+  // Where most are wrong the table is, and the first of them is named.
+  auto three = std::vector(rows.begin(), rows.begin() + 3);
+  three[1].second *= 1000;
+  three[2].second *= 1000;
+  const auto found = problems(three);
+  ASSERT_THAT(found, SizeIs(1));
+  EXPECT_EQ(found[0].line, 3u);
+  EXPECT_THAT(found[0].reason, HasSubstr("times look like nanoseconds"));
 }
 
 TEST(MeasuredTableCheck, NamesTheUnitTheFormatExpects) {
@@ -141,6 +172,64 @@ TEST(MeasuredTableCheck, FindsContradictionsButNotRepeats) {
   EXPECT_THAT(found[0].reason, HasSubstr("for the same gemm bf16"));
 }
 
+/// Repeats of a product of 8192³ in bf16 on an H200: microseconds and MHz.
+std::vector<TableProblem> problems_of_repeats(
+    const std::vector<std::pair<double, std::string>>& rows) {
+  std::string text = "op,dtype,params,us,sm_mhz\n";
+  for (const auto& [us, mhz] : rows)
+    text += fmt::format("gemm,bf16,\"{{\"\"m\"\":8192,\"\"n\"\":8192,\"\"k\"\":8192}}\",{},{}\n",
+                        us, mhz);
+  return check_measured_table(read_measured_table(Source::from_memory("t.csv", text)),
+                              *roofline("h200"));
+}
+
+TEST(MeasuredTableCheck, RepeatsAtTwoClocksDoNotContradict) {
+  EXPECT_THAT(problems_of_repeats({{1410, "1980"}, {2800, "990"}}), IsEmpty());
+  EXPECT_THAT(problems_of_repeats({{1410, "1980"}, {1420, ""}, {2800, "990"}}), IsEmpty());
+  // As fast at half the clock, as what waits for memory is.
+  EXPECT_THAT(problems_of_repeats({{1410, "1980"}, {1500, "990"}}), IsEmpty());
+  // 1.6 times as many cycles, or slower at a higher clock.
+  for (const auto& [us, mhz] : {std::pair(4600.0, "990"), std::pair(900.0, "990")}) {
+    const auto found = problems_of_repeats({{1410, "1980"}, {us, mhz}});
+    ASSERT_THAT(found, SizeIs(1)) << us;
+    EXPECT_EQ(found[0].line, 3u);
+    EXPECT_EQ(found[0].other_line, 2u);
+    EXPECT_THAT(found[0].reason,
+                HasSubstr("for the same gemm bf16, at 990 MHz where that was at 1980 MHz"));
+  }
+  // One without a clock had the highest.
+  EXPECT_THAT(problems_of_repeats({{1410, "1980"}, {2800, ""}}), SizeIs(1));
+  EXPECT_THAT(problems_of_repeats({{2800, "990"}, {1410, ""}}), SizeIs(1));
+  EXPECT_THAT(problems_of_repeats({{1410, ""}, {2800, ""}}), SizeIs(1));
+  EXPECT_THAT(problems_of_repeats({{1410, "1980"}, {2800, "1980"}}), SizeIs(1));
+}
+
+TEST(MeasuredTableCheck, ARooflineIsThatOfTheRowsClock) {
+  // 1.11 ms at the boost clock; at 297 MHz 6.8 ms, which no product beats tenfold.
+  EXPECT_THAT(problems_of_repeats({{600, "1980"}}), IsEmpty());
+  EXPECT_THAT(problems_of_repeats({{600, "297"}}), SizeIs(1));
+}
+
+TEST(MeasuredTableCheck, FindsContradictionsBetweenTables) {
+  const auto measurements = [](const std::string& file, double us, const std::string& shape) {
+    const MeasuredTable table = read_measured_table(Source::from_memory(
+        file, fmt::format("op,dtype,params,us\nadd,bf16,{{\"shape\": [{}]}},{}\n", shape, us)));
+    return measurement(table, table.rows[0]);
+  };
+  refuse_contradictions({});
+  refuse_contradictions(std::vector{measurements("a.csv", 30, "16777216"),
+                                    measurements("b.csv", 31, "16777216"),
+                                    measurements("b.csv", 90, "8388608")});
+  try {
+    refuse_contradictions(
+        std::vector{measurements("a.csv", 30, "16777216"), measurements("b.csv", 90, "16777216")});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "b.csv:2: 90.0 us where a.csv:2 has 30.0 us for the same add bf16");
+    EXPECT_EQ(error.exit_code(), 3);
+  }
+}
+
 TEST(MeasuredTableCheck, RefusesAtTheFirstProblem) {
   auto rows = sound_rows();
   const MeasuredTable sound = table_of(rows);
@@ -179,7 +268,8 @@ TEST(MeasuredTableCheck, RefusesNoRealTable) {
   EXPECT_EQ(files.size(), 37u);
   size_t rows = 0, odd = 0;
   for (const auto& file : files) {
-    const MeasuredTable table = read_measured_table(file);
+    const Device usual = catalogue_device(device_of(file.filename().string()));
+    const MeasuredTable table = read_measured_table(file, clock_range(usual));
     rows += table.rows.size();
     for (const std::string& name : table.devices) {
       const std::string device =

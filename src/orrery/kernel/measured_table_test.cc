@@ -226,12 +226,12 @@ TEST(MeasuredTable, OneKernelHasOneKey) {
   EXPECT_NE(t.rows[0].key, t.rows[2].key);
   EXPECT_EQ(t.rows[2].key, t.rows[3].key);
   EXPECT_NE(t.rows[0].key, t.rows[4].key);
-  // The same experts: 1.0 is 1, of a name given twice the last counts, spaces are nothing.
+  // The same experts: 1.0 is 1, spaces are nothing.
   const MeasuredTable experts = read(
       "op,dtype,params,us\n"
       "grouped_gemm,bf16,\"{\"\"experts\"\":4,\"\"tokens\"\":64,\"\"n\"\":8,\"\"k\"\":8,"
       "\"\"skew\"\":1}\",5\n"
-      "grouped_gemm,bf16,\" { \"\"skew\"\" : 0.5, \"\"n\"\" : 8 , \"\"experts\"\" : 4, "
+      "grouped_gemm,bf16,\" { \"\"n\"\" : 8 , \"\"experts\"\" : 4, "
       "\"\"tokens\"\" : 64,\n\"\"k\"\" : 8, \"\"skew\"\" : 1.0 } \",5\n"
       "permute,bf16,\"{\"\"shape\"\": [2, 3, 4], \"\"order\"\": [0, 2, 1]}\",5\n"
       "permute,bf16,\"{\"\"order\"\":[0,2,1],\"\"shape\"\":[2,3,4]}\",5\n"
@@ -293,6 +293,29 @@ TEST(MeasuredTable, RefusesWhatIsNotATime) {
             "t.csv:2:31: sm_mhz: 'fast' is not a clock in MHz");
   EXPECT_EQ(error_of("op,dtype,params,us,watts\nadd,bf16,\"{\"\"shape\"\": [8]}\",2,-5\n"),
             "t.csv:2:31: watts: '-5' is not a power in W");
+}
+
+TEST(MeasuredTable, RefusesAClockOfNoDeviceOrOfAnother) {
+  const auto at = [](const std::string& mhz, const ClockRange& clocks) -> std::string {
+    try {
+      read_measured_table(Source::from_memory("t.csv",
+                                              "op,dtype,params,us,sm_mhz\n"
+                                              "add,bf16,\"{\"\"shape\"\": [8]}\",2," +
+                                                  mhz + "\n"),
+                          clocks);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(at("1.98", {}),
+            "t.csv:2:31: sm_mhz: 1.98 is not a clock in MHz (is it in GHz?): expected 10 to 100000 "
+            "MHz");
+  const ClockRange h200 = {99, 2970, "h200"};
+  EXPECT_EQ(at("9999", {}), "");
+  EXPECT_EQ(at("9999", h200),
+            "t.csv:2:31: sm_mhz: 9999 is not a clock in MHz of h200: expected 99 to 2970 MHz");
+  for (const char* fine : {"345", "1980", "0", ""}) EXPECT_EQ(at(fine, h200), "") << fine;
 }
 
 TEST(MeasuredTable, RefusesWhatItDoesNotKnow) {

@@ -129,11 +129,17 @@ class OperatorBuilder {
   /// Gate and up projection, then down, of the experts of one rank.
   void moe() {
     const int64_t hidden = p_.size(P::k_hidden), experts = p_.size(P::k_experts);
-    const int64_t tp = std::max<int64_t>(1, p_.size(P::k_tp, 1)),
-                  ep = std::max<int64_t>(1, p_.size(P::k_ep, 1));
+    const int64_t tp = p_.size(P::k_tp, 1), ep = p_.size(P::k_ep, 1);
+    const int64_t choices = p_.size(P::k_topk);
+    if (choices > experts)
+      throw std::invalid_argument(
+          fmt::format("params: 'topk' must not exceed the {} experts, found {}", experts, choices));
+    if (ep > experts)
+      throw std::invalid_argument(
+          fmt::format("params: 'ep' must not exceed the {} experts, found {}", experts, ep));
     const int64_t inter = parts(p_.size(P::k_inter), tp);
-    const double rows = static_cast<double>(p_.size(P::k_tokens)) *
-                        static_cast<double>(p_.size(P::k_topk)) / static_cast<double>(ep);
+    const double rows = static_cast<double>(p_.size(P::k_tokens)) * static_cast<double>(choices) /
+                        static_cast<double>(ep);
     if (rows > 0x1p48) throw std::invalid_argument("a tensor of more than 2^48 elements");
     ProductShape up;
     up.groups = parts(experts, ep);
@@ -149,7 +155,7 @@ class OperatorBuilder {
     ProductShape both = up;
     both.n = 3 * inter;
     both.tokens = p_.size(P::k_tokens);
-    both.choices = static_cast<int32_t>(std::min<int64_t>(p_.size(P::k_topk), INT32_MAX));
+    both.choices = static_cast<int32_t>(std::min<int64_t>(choices, INT32_MAX));
     both.ranks = static_cast<int32_t>(std::min<int64_t>(ep, INT32_MAX));
     begin(Opcode::k_grouped_dot);
     const GroupedTensors first = grouped_tensors(up), second = grouped_tensors(down);
@@ -169,10 +175,10 @@ class OperatorBuilder {
     shape.width = p_.size(P::k_w);
     shape.features = p_.size(P::k_k);
     shape.window_height = p_.size(P::k_r);
-    shape.window_width = std::max<int64_t>(1, p_.size(P::k_s, shape.window_height));
-    shape.stride = std::max<int64_t>(1, p_.size(P::k_stride, 1));
-    shape.groups = std::max<int64_t>(1, p_.size(P::k_groups, 1));
-    const int64_t pad = p_.size(P::k_pad, 0);
+    shape.window_width = p_.size(P::k_s, shape.window_height);
+    shape.stride = p_.size(P::k_stride, 1);
+    shape.groups = p_.size(P::k_groups, 1);
+    const int64_t pad = p_.count(P::k_pad, 0);
     const std::string_view layout = p_.text(P::k_layout, "nhwc");
     if (layout != "nhwc" && layout != "nchw")
       throw std::invalid_argument("params: 'layout' must be nhwc or nchw");
@@ -217,16 +223,20 @@ class OperatorBuilder {
     shape.heads = p_.size(P::k_h);
     shape.queries = p_.size(P::k_s);
     shape.head = p_.size(P::k_d);
-    shape.keys = std::max<int64_t>(1, p_.size(P::k_t, shape.queries));
-    shape.kv_heads = std::max<int64_t>(1, p_.size(P::k_kv, shape.heads));
-    shape.value_head = std::max<int64_t>(1, p_.size(P::k_dv, shape.head));
-    shape.window = p_.size(P::k_window, 0);
+    shape.keys = p_.size(P::k_t, shape.queries);
+    shape.kv_heads = p_.size(P::k_kv, shape.heads);
+    shape.value_head = p_.size(P::k_dv, shape.head);
+    shape.window = p_.count(P::k_window, 0);
     shape.causal = p_.flag(P::k_causal);
     shape.paged = p_.flag(P::k_paged);
     shape.kv = p_.has(P::k_kv_dtype) ? stored_type(p_.text(P::k_kv_dtype, "")) : type_.storage;
     if (shape.heads % shape.kv_heads != 0)
       throw std::invalid_argument(fmt::format("params: {} heads are not a multiple of {} kv heads",
                                               shape.heads, shape.kv_heads));
+    if (shape.causal && shape.queries > shape.keys)
+      throw std::invalid_argument(
+          fmt::format("params: causal with s={} queries and t={} keys: the first would see none",
+                      shape.queries, shape.keys));
     const TensorSize q =
         tensor(type_.storage, {shape.batch, shape.heads, shape.queries, shape.head});
     const TensorSize k = tensor(shape.kv, {shape.batch, shape.kv_heads, shape.keys, shape.head});
@@ -324,23 +334,23 @@ class OperatorBuilder {
     refuse_scales();
     FusionShape shape;
     shape.elements = p_.size(P::k_elements);
-    shape.rows = std::max<int64_t>(1, p_.size(P::k_rows, 1));
-    shape.columns = std::max<int64_t>(1, p_.size(P::k_columns, 1));
-    shape.inner = std::max<int64_t>(1, p_.size(P::k_inner, 1));
-    shape.run = p_.size(P::k_run, 0);
+    shape.rows = p_.size(P::k_rows, 1);
+    shape.columns = p_.size(P::k_columns, 1);
+    shape.inner = p_.size(P::k_inner, 1);
+    shape.run = p_.count(P::k_run, 0);
     shape.operations = small(P::k_operations);
     shape.inputs = small(P::k_inputs);
     shape.outputs = small(P::k_outputs);
     shape.reductions = small(P::k_reductions);
     shape.pieces = small(P::k_pieces);
-    shape.does = static_cast<uint8_t>(std::min<int64_t>(p_.size(P::k_does, 0), 255));
+    shape.does = static_cast<uint8_t>(std::min<int64_t>(p_.count(P::k_does, 0), 255));
     begin(Opcode::k_fusion);
     kernel_.family = shape.columns > 1 ? KernelFamily::kReduction : KernelFamily::kElementwise;
     kernel_.shape = shape;
     add_dimension_loops(kernel_, {&shape.elements, 1});
     add_tensor(kernel_, tensor(type_.storage, {shape.elements}), all_loops(), true);
-    kernel_.cost.bytes_read = static_cast<double>(p_.size(P::k_read, 0));
-    kernel_.cost.bytes_written = static_cast<double>(p_.size(P::k_written, 0));
+    kernel_.cost.bytes_read = static_cast<double>(p_.count(P::k_read, 0));
+    kernel_.cost.bytes_written = static_cast<double>(p_.count(P::k_written, 0));
     work_of_fusion();
   }
 
@@ -361,9 +371,12 @@ class OperatorBuilder {
   void top_k() {
     refuse_scales();
     const auto dims = p_.shape();
-    const int64_t k = std::max<int64_t>(1, p_.size(P::k_k, 8));
+    const int64_t k = p_.size(P::k_k, std::min<int64_t>(8, dims.back()));
+    if (k > dims.back())
+      throw std::invalid_argument(
+          fmt::format("params: 'k' must not exceed the row width {}, found {}", dims.back(), k));
     const TensorSize x = tensor(type_.storage, dims);
-    const int64_t kept = x.elements / dims.back() * std::min(k, dims.back());
+    const int64_t kept = x.elements / dims.back() * k;
     begin_rows(Opcode::k_top_k, dims, static_cast<int64_t>(dims.size()) - 1);
     read_whole(x);
     write_whole(tensor(type_.storage, {kept}));
@@ -412,12 +425,12 @@ class OperatorBuilder {
 
  private:
   uint16_t small(OperatorParameter p) const {
-    return static_cast<uint16_t>(std::min<int64_t>(p_.size(p, 0), UINT16_MAX));
+    return static_cast<uint16_t>(std::min<int64_t>(p_.count(p, 0), UINT16_MAX));
   }
   void work_of_fusion() {
     kernel_.cost.vector_type = E::kF32;
-    kernel_.cost.vector_flops = static_cast<double>(p_.size(P::k_flops, 0));
-    kernel_.cost.transcendental_flops = static_cast<double>(p_.size(P::k_special, 0));
+    kernel_.cost.vector_flops = static_cast<double>(p_.count(P::k_flops, 0));
+    kernel_.cost.transcendental_flops = static_cast<double>(p_.count(P::k_special, 0));
   }
   struct GroupedTensors {
     TensorSize x, w, y;

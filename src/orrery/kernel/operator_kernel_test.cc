@@ -13,7 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string refusal(const char* op, const char* dtype, const char* params) {
+std::string refusal(std::string_view op, std::string_view dtype, std::string_view params) {
   try {
     operator_kernel(op, dtype, params);
   } catch (const std::invalid_argument& error) {
@@ -227,6 +227,37 @@ TEST(OperatorKernel, Errors) {
             "dtype: conv2d takes no 'int4_weight', gemm, grouped_gemm and moe do");
   EXPECT_EQ(refusal("sdpa", "bf16", R"({"b": 1, "h": 1, "s": 4, "d": 4, "kv_dtype": "f9"})"),
             "params: 'kv_dtype' 'f9' is not known");
+}
+
+TEST(OperatorKernel, WhatCannotBeIsRefused) {
+  const auto expect_zero_refused = [](const char* op, const std::string& given, const char* zero) {
+    EXPECT_EQ(refusal(op, "bf16", given + "}"), "") << op;
+    EXPECT_EQ(refusal(op, "bf16", given + ", \"" + zero + "\": 0}"),
+              std::string("params: '") + zero + "' must lie within 1 and 2^40, found 0");
+  };
+  const std::string conv = R"({"n": 1, "c": 4, "h": 8, "w": 8, "k": 4, "r": 3)";
+  for (const char* zero : {"stride", "groups", "s"}) expect_zero_refused("conv2d", conv, zero);
+  for (const char* zero : {"kv", "t", "dv"})
+    expect_zero_refused("sdpa", R"({"b": 1, "h": 8, "s": 4, "d": 64)", zero);
+  const std::string moe = R"({"tokens": 64, "hidden": 32, "inter": 64, "experts": 8, "topk": )";
+  for (const char* zero : {"tp", "ep"}) expect_zero_refused("moe", moe + "2", zero);
+  expect_zero_refused("topk", R"({"shape": [4, 64])", "k");
+
+  EXPECT_EQ(refusal("moe", "bf16", moe + "8, \"ep\": 8}"), "");
+  EXPECT_EQ(refusal("moe", "bf16", moe + "200}"),
+            "params: 'topk' must not exceed the 8 experts, found 200");
+  EXPECT_EQ(refusal("moe", "bf16", moe + "2, \"ep\": 64}"),
+            "params: 'ep' must not exceed the 8 experts, found 64");
+  EXPECT_EQ(refusal("topk", "bf16", R"({"shape": [64, 16], "k": 17})"),
+            "params: 'k' must not exceed the row width 16, found 17");
+  EXPECT_EQ(refusal("topk", "bf16", R"({"shape": [64, 4]})"), "");  // all of them
+  EXPECT_EQ(
+      refusal("sdpa", "bf16", R"({"b": 1, "h": 8, "s": 4096, "t": 1, "d": 64, "causal": true})"),
+      "params: causal with s=4096 queries and t=1 keys: the first would see none");
+  EXPECT_EQ(refusal("sdpa", "bf16", R"({"b": 1, "h": 8, "s": 4096, "t": 1, "d": 64})"), "");
+  EXPECT_EQ(
+      refusal("sdpa", "bf16", R"({"b": 1, "h": 8, "s": 1, "t": 4096, "d": 64, "causal": true})"),
+      "");
 }
 
 TEST(OperatorKernel, DescriptionsNameEveryOperator) {

@@ -64,6 +64,8 @@ class OperatorParameters::Scanner {
         key_ = quoted();
         const size_t found = find_parameter(key_);
         if (found == kParameterCount || (known >> found & 1) == 0) refuse_key(known);
+        if (p_.has(static_cast<OperatorParameter>(found)))
+          fail(fmt::format("'{}' is given twice", key_));
         expect(':');
         read_value(p_.values_[found]);
         p_.present_ |= ParameterSet{1} << found;
@@ -234,16 +236,20 @@ int64_t OperatorParameters::checked(OperatorParameter p, int64_t value, int64_t 
   return value;
 }
 
-int64_t OperatorParameters::size(OperatorParameter p) const {
+int64_t OperatorParameters::integer(OperatorParameter p, int64_t least) const {
   const Value& v = required(p);
   if (v.kind != Kind::kInteger) fail(fmt::format("'{}' must be an integer", name(p)));
-  return checked(p, v.integer, 1);
+  return checked(p, v.integer, least);
 }
 
+int64_t OperatorParameters::size(OperatorParameter p) const { return integer(p, 1); }
+
 int64_t OperatorParameters::size(OperatorParameter p, int64_t otherwise) const {
-  if (!has(p)) return otherwise;
-  if (at(p).kind != Kind::kInteger) fail(fmt::format("'{}' must be an integer", name(p)));
-  return checked(p, at(p).integer, 0);
+  return has(p) ? integer(p, 1) : otherwise;
+}
+
+int64_t OperatorParameters::count(OperatorParameter p, int64_t otherwise) const {
+  return has(p) ? integer(p, 0) : otherwise;
 }
 
 double OperatorParameters::real(OperatorParameter p, double otherwise, double most) const {

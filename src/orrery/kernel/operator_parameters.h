@@ -39,8 +39,8 @@ constexpr ParameterSet parameter_set(std::initializer_list<OperatorParameter> pa
 
 /// One operator's parameters, read from a flat JSON object: values are numbers,
 /// true, false, strings and lists of integers. It points into the text and
-/// allocates nothing, since a table has a million of them; of a key given twice
-/// the last counts. Faults throw std::invalid_argument that begins "params: ".
+/// allocates nothing, since a table has a million of them. A key given twice is
+/// refused. Faults throw std::invalid_argument that begins "params: ".
 class OperatorParameters {
  public:
   static constexpr size_t kLongestList = 8;
@@ -50,7 +50,8 @@ class OperatorParameters {
 
   bool has(OperatorParameter p) const { return (present_ >> static_cast<unsigned>(p) & 1) != 0; }
   int64_t size(OperatorParameter p) const;                                ///< From 1 to 2^40.
-  int64_t size(OperatorParameter p, int64_t otherwise) const;             ///< From 0 to 2^40.
+  int64_t size(OperatorParameter p, int64_t otherwise) const;             ///< The same.
+  int64_t count(OperatorParameter p, int64_t otherwise) const;            ///< From 0 to 2^40.
   double real(OperatorParameter p, double otherwise, double most) const;  ///< From 0 to `most`.
   bool flag(OperatorParameter p) const;  ///< true, false or an integer.
   std::string_view text(OperatorParameter p, std::string_view otherwise) const;
@@ -76,6 +77,7 @@ class OperatorParameters {
 
   const Value& at(OperatorParameter p) const { return values_[static_cast<size_t>(p)]; }
   const Value& required(OperatorParameter p) const;
+  int64_t integer(OperatorParameter p, int64_t least) const;
   int64_t checked(OperatorParameter p, int64_t value, int64_t least) const;
   std::span<const int64_t> list(OperatorParameter p) const;
 

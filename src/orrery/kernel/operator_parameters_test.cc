@@ -41,18 +41,26 @@ TEST(OperatorParameters, ReadsEachKindOfValue) {
   EXPECT_THAT(p.shape(), ElementsAre(1, 2, 3));
   EXPECT_THAT(p.order(3), ElementsAre(2, 0, 1));
   EXPECT_EQ(p.axis(3, 0), 1);
-  EXPECT_EQ(p.size(P::k_b, 7), 0);
+  EXPECT_EQ(p.count(P::k_b, 7), 0);
   EXPECT_FALSE(p.has(P::k_n));
   EXPECT_EQ(p.size(P::k_n, 7), 7);
   EXPECT_EQ(p.text(P::k_kv_dtype, "none"), "none");
 }
 
-TEST(OperatorParameters, OfAKeyGivenTwiceTheLastCounts) {
-  const OperatorParameters p =
-      read(R"({"m": 1, "shape": [1,2,3,4,5,6,7,8], "order": [1, 0], "shape": [9, 8], "m": 2})");
-  EXPECT_EQ(p.size(P::k_m), 2);
-  EXPECT_THAT(p.shape(), ElementsAre(9, 8));
-  EXPECT_THAT(p.order(2), ElementsAre(1, 0));
+TEST(OperatorParameters, AKeyGivenTwiceIsRefused) {
+  EXPECT_EQ(refusal(R"({"m": 512, "m": 1})"), "params: 'm' is given twice");
+  EXPECT_EQ(refusal(R"({"shape": [1, 2], "order": [1, 0], "shape": [1, 2]})"),
+            "params: 'shape' is given twice");
+}
+
+TEST(OperatorParameters, ASizeIsOneAtLeastACountMayBeZero) {
+  const auto size = [](const OperatorParameters& p) { p.size(P::k_stride, 1); };
+  EXPECT_EQ(refusal(R"({"stride": 0})", size),
+            "params: 'stride' must lie within 1 and 2^40, found 0");
+  EXPECT_EQ(refusal(R"({"stride": 2})", size), "");
+  const auto count = [](const OperatorParameters& p) { p.count(P::k_pad, 0); };
+  EXPECT_EQ(refusal(R"({"pad": 0})", count), "");
+  EXPECT_EQ(refusal(R"({"pad": -1})", count), "params: 'pad' must lie within 0 and 2^40, found -1");
 }
 
 TEST(OperatorParameters, EveryNameIsFound) {

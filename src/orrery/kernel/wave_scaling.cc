@@ -91,7 +91,7 @@ class WaveScalingPredictor final : public Predictor {
       auto reading = profile_.find(kernels[i], there);
       if (!reading) continue;
       const double scaling = scaling_reach(kernels[i]);
-      reading->seconds = habitat_ ? habitat(kernels[i], reading->seconds)
+      reading->seconds = habitat_ ? habitat(kernels[i], reading->seconds, points[i].clock)
                                   : scaled(kernels[i], *reading, points[i].clock);
       reading->watts = 0;  // of another board
       Estimate e = measured_estimate(*reading, estimates[i], idle_);
@@ -132,14 +132,16 @@ class WaveScalingPredictor final : public Predictor {
  private:
   /// Habitat's: the ratio of bandwidths to the power γ, that of SM clocks to 1 − γ, with γ
   /// from the arithmetic intensity against the destination's ridge point.
-  double habitat(const Kernel& kernel, double seconds) const {
+  double habitat(const Kernel& kernel, double seconds, Hertz clock) const {
+    const double slowed = clock.value > 0 ? clock.value / here_.clock : 1;
     const double intensity = kernel.cost.flops() / std::max(1.0, kernel.cost.bytes());
-    const double rate = here_.rate[static_cast<size_t>(
-        kernel.cost.matrix_flops > 0 ? kernel.cost.matrix_type : ElementType::kF32)];
+    const double rate =
+        slowed * here_.rate[static_cast<size_t>(
+                     kernel.cost.matrix_flops > 0 ? kernel.cost.matrix_type : ElementType::kF32)];
     const double ridge = std::max(1e-9, rate / here_.bandwidth);
     const double gamma = intensity < ridge ? 1 - 0.5 * intensity / ridge : 0.5 * ridge / intensity;
     return seconds * std::pow(there_.bandwidth / here_.bandwidth, gamma) *
-           std::pow(there_.sm_clocks / here_.sm_clocks, 1 - gamma);
+           std::pow(there_.sm_clocks / (slowed * here_.sm_clocks), 1 - gamma);
   }
 
   double scaled(const Kernel& kernel, const MeasuredProfile::Reading& reading, Hertz clock) const {

@@ -65,6 +65,24 @@ TEST(WaveScaling, HabitatsForm) {
       4400 * std::pow(memory, gemm) * std::pow(compute, 1 - gemm), 0.1);
 }
 
+TEST(WaveScaling, HabitatsFormFollowsAFixedClock) {
+  const auto h100 = bound("h100-sxm", "a100-sxm-80gb",
+                          written("t.csv",
+                                  "op,dtype,params,us\n"
+                                  "gemm,bf16,\"{\"\"m\"\": 8192, \"\"n\"\": 8192, "
+                                  "\"\"k\"\": 8192}\",4400\n"),
+                          true);
+  const Kernel kernel = operator_kernel("gemm", "bf16", R"({"m": 8192, "n": 8192, "k": 8192})");
+  OperatingPoint half;
+  half.clock = Hertz(990e6);
+  Estimate e;
+  h100->predict({&kernel, 1}, half, {&e, 1});
+  const double gamma = 0.5 * (989.4e12 / 2 / 3.35e12) / (8192.0 / 3);
+  EXPECT_NEAR(
+      e.seconds.value * 1e6,
+      4400 * std::pow(2039.0 / 3350, gamma) * std::pow(1410.0 * 108 / (990 * 132), 1 - gamma), 0.1);
+}
+
 TEST(WaveScaling, LargeKernelsScaleWithWhatTheyUse) {
   // A table of one large copy at 90 % of the bandwidth: the tenth is taken for waiting, of
   // which five floors shorten with the clock.

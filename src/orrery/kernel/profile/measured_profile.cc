@@ -34,6 +34,9 @@ constexpr size_t kScaleNeighbours = 12;
 
 constexpr double kOverheadQuantile = 0.02;
 
+/// Clocks of repeats vary by so much; where they lie further apart somebody set them.
+constexpr double kSameClock = 0.9;
+
 /// Evenly spread numbers below `count`, at most about `most` of them.
 size_t step(size_t count, size_t most) { return std::max<size_t>(1, (count + most - 1) / most); }
 
@@ -42,6 +45,16 @@ double nine_in_ten(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const auto n = static_cast<double>(values.size());
   return values[static_cast<size_t>(std::clamp(std::ceil(0.9 * (n + 1)) - 1, 0.0, n - 1))];
+}
+
+/// Of repeats of a kernel at several clocks those at the highest stay: from there times are
+/// scaled to any other.
+void leave_low_clocks(const MeasuredTable& table, std::vector<size_t>& repeats) {
+  double highest = 0;
+  for (const size_t i : repeats) highest = std::max(highest, table.rows[i].sm_hz);
+  std::erase_if(repeats, [&](size_t i) {
+    return table.rows[i].sm_hz > 0 && table.rows[i].sm_hz < kSameClock * highest;
+  });
 }
 
 }  // namespace
@@ -105,7 +118,8 @@ void MeasuredProfile::add_rows(const MeasuredTable& table) {
     cold_ = cold_ && table.sources[row.source] == "orrery";
   }
   kernels_ = kernels.size();
-  for (const Repeats& repeats : kernels) {
+  for (Repeats& repeats : kernels) {
+    leave_low_clocks(table, repeats.rows);
     const MeasuredRow& first = table.rows[repeats.rows.front()];
     std::vector<double> seconds, clocks, watts;
     for (size_t i : repeats.rows) {

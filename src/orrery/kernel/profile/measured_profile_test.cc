@@ -48,6 +48,20 @@ TEST(MeasuredProfile, AMeasuredKernelHasItsMedian) {
   EXPECT_TRUE(profile.cold());
 }
 
+TEST(MeasuredProfile, OfRepeatsAtSeveralClocksTheHighestCount) {
+  const MeasuredProfile profile(
+      catalogue_device("h200"),
+      written("clocks.csv",
+              "op,dtype,params,us,sm_mhz\n"
+              "gemm,bf16,\"{\"\"m\"\": 8192, \"\"n\"\": 4096, \"\"k\"\": 4096}\",700,990\n"
+              "gemm,bf16,\"{\"\"m\"\": 8192, \"\"n\"\": 4096, \"\"k\"\": 4096}\",354,1980\n"
+              "gemm,bf16,\"{\"\"m\"\": 8192, \"\"n\"\": 4096, \"\"k\"\": 4096}\",352,1965\n"));
+  EXPECT_NEAR(profile.find(gemm(8192), {})->seconds, 353e-6, 1e-9);
+  OperatingPoint low;
+  low.clock = Hertz(990e6);
+  EXPECT_NEAR(profile.find(gemm(8192), low)->seconds, 700e-6, 20e-6);
+}
+
 TEST(MeasuredProfile, BetweenTwoRowsUtilisationIsTheirGeometricMean) {
   const double first = 1.25 * physical_add(1 << 24), second = 2 * physical_add(1 << 26);
   const MeasuredProfile profile(

@@ -17,6 +17,8 @@ using E = ElementType;
 
 /// A first access to main memory and the start of a program's pipeline; a stated prior.
 constexpr double kFloorSeconds = 1e-6;
+/// What anyone may ask for: no launch takes longer.
+constexpr double kMostFloorSeconds = 1;
 /// Of on-chip memory, half holds what is computed with while the other half is filled.
 constexpr double kBuffered = 0.5;
 constexpr double kAccumulatorBytes = 4;
@@ -69,7 +71,7 @@ class SystolicPredictor final : public Predictor {
         dataflow_(static_cast<Dataflow>(
             std::clamp(static_cast<int>(binding.parameter("dataflow", 0)), 0, 2))),
         overlap_(binding.parameter("overlap", 1) != 0),
-        floor_(std::max(0.0, binding.parameter("floor", kFloorSeconds))),
+        floor_(binding.parameter("floor", kFloorSeconds)),
         roofline_(Registry<KernelModel>::instance()
                       .at("roofline", "kernel model")
                       .create()
@@ -240,6 +242,10 @@ class Systolic final : public KernelModel {
     const double dataflow = binding.parameter("dataflow", 0);
     if (dataflow != 0 && dataflow != 1 && dataflow != 2)
       throw_usage("systolic: dataflow must be 0 (weights stay), 1 (outputs) or 2 (inputs)");
+    const double floor = binding.parameter("floor", kFloorSeconds);
+    if (!(floor >= 0 && floor <= kMostFloorSeconds))
+      throw_usage(fmt::format("systolic: floor must lie within 0 and {} seconds, found {:g}",
+                              kMostFloorSeconds, floor));
     return std::make_unique<SystolicPredictor>(device, binding);
   }
 };

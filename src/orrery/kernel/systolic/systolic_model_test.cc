@@ -59,6 +59,14 @@ TEST(Systolic, SeparateFoldsAsScaleSimHasThem) {
   EXPECT_NEAR(microseconds(*bound("tpu-v5e", binding), gemm), 256 * (4096 + 254) * kCycle, 1e-6);
 }
 
+TEST(Systolic, AFloorIsATime) {
+  for (const double floor : {-1.0, 1.5, 1e300}) {
+    Binding binding;
+    binding.set = {{"floor", floor}};
+    EXPECT_THROW(bound("tpu-v5e", binding), Error) << floor;
+  }
+}
+
 TEST(Systolic, ConvolutionsAsImplicitProducts) {
   const auto v5e = bound("tpu-v5e");
   const Kernel conv = operator_kernel(
