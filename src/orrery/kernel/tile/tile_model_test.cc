@@ -302,6 +302,29 @@ TEST_F(TileModelTest, FollowsTheClock) {
   EXPECT_THAT(predictor->gaps(sustained), IsEmpty());
 }
 
+/// As it settles where a limit takes it: 80 W and the arithmetic's 620 W · 128.388 µs, at half of
+/// the square of the voltage, in the time at half of the clock.
+TEST_F(TileModelTest, EnergyAtAClockThatSomebodyFixedIsOfThatClock) {
+  ship("h200.torch.json", constant_fit("h200", "torch", 1));
+  const auto predictor = bound();
+  OperatingPoint half;
+  half.clock = Hertz(990e6);
+  Estimate at_half, e;
+  predictor->predict({&product(), 1}, half, {&at_half, 1});
+  EXPECT_NEAR(at_half.joules.value, 80 * at_half.seconds.value + 620 * 128.388e-6 / 2, 1e-6);
+  predictor->predict({&product(), 1}, {}, {&e, 1});
+  TileDescription d;
+  TileGpu(h200_).describe(product(), {}, d);
+  const double u = d.compute_seconds / d.seconds, v = d.memory_seconds / d.seconds;
+  const double slowdown = (2 * u + v) / (u + v);
+  const double once = 1;
+  const StepState state = predictor->settle({&product(), 1}, {&once, 1}, {}, half, {&e, 1});
+  EXPECT_EQ(state.clock, half.clock);
+  EXPECT_EQ(e.seconds.value, at_half.seconds.value);
+  EXPECT_NEAR(state.energy.value, (80 + 620 * u / 2 / slowdown) * e.seconds.value, 1e-6);
+  EXPECT_EQ(state.gap, "");
+}
+
 TEST_F(TileModelTest, SaysWhatBoundsAKernel) {
   const auto predictor = bound();
   EXPECT_EQ(predictor->explain(product(), {}).bound, "compute");
