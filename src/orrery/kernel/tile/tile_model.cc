@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "orrery/kernel/kernel_model.h"
 #include "orrery/kernel/power.h"
@@ -57,7 +58,9 @@ class TilePredictor final : public Predictor {
         gpus_(device),
         fits_(device, binding),
         power_(device, load_power_fit(binding)),
-        window_power_(limited_as_measured(device), load_power_fit(binding)) {}
+        window_power_(limited_as_measured(device), load_power_fit(binding)) {
+    if (device.as_described) described_.emplace(*device.as_described);
+  }
 
   std::string_view name() const override { return "tile"; }
 
@@ -134,6 +137,11 @@ class TilePredictor final : public Predictor {
   std::vector<std::string> gaps(const OperatingPoint& point) const override {
     std::vector<std::string> found;
     if (point.regime == OperatingPoint::Regime::kSustained) found = power_.gaps();
+    if (described_ && described_->any().figures() != gpus_.any().figures())
+      found.push_back(
+          fmt::format("a what-if moves kernels by their physical estimates alone: how "
+                      "they depart from these stays that of {} as it is",
+                      device_.name));
     if (device_.clock.value <= 0)
       found.push_back(fmt::format("the clock of {} is not published: taken for {:.0f} MHz",
                                   device_.name, gpus_.any().boost_clock() / 1e6));
@@ -165,11 +173,18 @@ class TilePredictor final : public Predictor {
   }
 
   /// Describes the kernel for its class's fit: at a clock that its trees do not know, as at the
-  /// boost clock.
+  /// boost clock. A what-if changes the physical time alone: trees know how kernels of a device
+  /// depart from it, not what becomes of them on one whose features are other kernels' there.
   void describe(const Kernel& kernel, const FitChoice::OfClass& choice, Hertz clock,
                 TileDescription& d) const {
     if (!follows_clock(choice)) clock = Hertz();
     gpus_.of(choice).describe(kernel, clock, d);
+    if (!described_) return;
+    const TileGpu& before = described_->of(choice);
+    if (clock.value <= 0 && follows_clock(choice)) clock = Hertz(gpus_.any().boost_clock());
+    TileDescription known;
+    before.describe(kernel, std::min(clock, Hertz(before.boost_clock())), known);
+    if (known.tile_class == d.tile_class) d.features = known.features;
   }
 
   /// What to multiply a fit's time by, of a kernel so described. Tables without clocks ran at the
@@ -254,6 +269,7 @@ class TilePredictor final : public Predictor {
 
   Device device_;
   TileGpus gpus_;
+  std::optional<TileGpus> described_;  // before a what-if
   FitChoice fits_;
   PowerModel power_;
   PowerModel window_power_;  // of a board like those measured, whose limit is its reference
