@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <tuple>
 
 #include "orrery/api/append_new.h"
 #include "orrery/api/model_choice.h"
@@ -143,41 +144,62 @@ PredictAnswer Session::predict(const PredictRequest& request, StepDetail* detail
                                  [&](size_t i) { return network && network->holds(i); });
   std::vector<Estimate> each(distinct.kernels().size());
   const bool steady = request.point.regime == OperatingPoint::Regime::kSustained;
-  OperatingPoint cool = request.point;
-  cool.regime = OperatingPoint::Regime::kBurst;
+  const bool fixed = request.point.clock.value > 0;
+  OperatingPoint cool;
   cool.queued = true;
   predictor->predict(distinct.kernels(), cool, each);
   std::vector<Estimate> estimates = distinct.spread(each);
+  std::vector<Estimate> alone = estimates;  // as if no kernel waited for the network
   if (network) {
     network->put(estimates);
     each = distinct.gathered(estimates);
   }
-  const auto composed = [&](std::vector<Estimate> times) {
+  const auto adjusted = [&](std::vector<Estimate> times) {
     adjust(program.launches, times);
-    return compose(program, times, costs);
+    return times;
+  };
+  const auto composed = [&](const std::vector<Estimate>& times) {
+    return compose(program, adjusted(times), costs);
   };
   const Composition burst = composed(estimates);
-  // Queued back to back, or one call and a wait after the other: each at its own mean power.
+  OperatingPoint asked = cool;
+  asked.clock = request.point.clock;
+  // Queued back to back, or one call and a wait after the other: each at its own mean power, for as
+  // long as it takes with what it waits for.
   const auto settle = [&](Seconds step, std::vector<Estimate>& launches) {
+    const Seconds idle = step - burst.kernels;
     std::vector<Estimate> at = each;
-    const StepState state =
-        predictor->settle(distinct.kernels(), distinct.counts(), step - burst.kernels, cool, at);
+    StepState state = predictor->settle(distinct.kernels(), distinct.counts(), idle, asked, at);
+    Seconds taken = idle;
+    for (size_t i = 0; i < at.size(); ++i) taken += at[i].seconds * distinct.counts()[i];
     launches = distinct.spread(at);
     if (network) network->put(launches);
-    return state;
+    const Composition settled = composed(launches);
+    if (taken.value > 0) state.energy = state.energy * (settled.step.value / taken);
+    return std::pair(state, settled);
   };
-  std::vector<Estimate> waiting, queued;
-  const StepState state = settle(burst.step.value, queued);
-  const std::vector<Estimate> cool_times = detail != nullptr ? estimates : std::vector<Estimate>();
+  const std::vector<Estimate> cool_times =
+      detail != nullptr ? adjusted(estimates) : std::vector<Estimate>();
   Composition total = burst;
   Seconds single_call = burst.single_call.value;
-  if (steady) {
-    settle(single_call, waiting);
-    single_call = composed(waiting).single_call.value;
-    estimates = std::move(queued);
-    total = composed(estimates);
+  StepState state;
+  if (steady || fixed) {
+    std::vector<Estimate> waiting;
+    single_call = settle(single_call, waiting).second.single_call.value;
+    std::tie(state, total) = settle(burst.step.value, estimates);
+  } else {
+    // Nothing settles: what each kernel draws, and a board at rest beside them.
+    alone = adjusted(std::move(alone));
+    Seconds working;
+    Joules drawn;
+    for (size_t i = 0; i < alone.size(); ++i) {
+      working += alone[i].seconds * program.launches[i].count;
+      drawn += alone[i].joules * program.launches[i].count;
+    }
+    const Seconds rest = std::max(Seconds(), burst.step.value - working);
+    state.energy = drawn + predictor->settle({}, {}, rest, cool, {}).energy;
   }
-  adjust(program.launches, estimates);
+  estimates = adjusted(std::move(estimates));
 
   PredictAnswer answer;
   answer.kernel_model = predictor->name();
@@ -286,6 +308,7 @@ PredictAnswer Session::predict(const PredictRequest& request, StepDetail* detail
   }
   append_new(answer.gaps, device.gaps);
   append_new(answer.gaps, predictor->gaps(request.point));
+  if (steady && !state.gap.empty()) append_new(answer.gaps, {state.gap});
   if (device.name != constants.measured_on)
     append_new(answer.gaps, {fmt::format("launch costs of {} were measured on {} and taken for {}",
                                          request.stack, constants.measured_on, device.name)});
@@ -332,8 +355,7 @@ PredictAnswer Session::predict(const PredictRequest& request, StepDetail* detail
                                                   : Hertz();
     detail->launches = std::move(program.launches);
     detail->estimates = std::move(estimates);
-    detail->cool = cool_times;
-    adjust(detail->launches, detail->cool);
+    detail->cool = fixed ? detail->estimates : cool_times;
     detail->costs = constants.costs;
     detail->total = total;
     detail->size = step_size(workload, request.read.build);

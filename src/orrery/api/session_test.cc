@@ -16,7 +16,9 @@ namespace orrery {
 namespace {
 
 using Json = nlohmann::json;
+using testing::Contains;
 using testing::HasSubstr;
+using testing::Not;
 
 /// A session on the source tree's catalogue, and a product of 4096³ in bf16 as a file.
 class SessionTest : public testing::Test {
@@ -139,6 +141,61 @@ TEST_F(SessionTest, WhatIfsChangeTheAnswer) {
   clocked["sm_mhz"] = 915;  // half of the matrix units' clock
   EXPECT_NEAR(Json::parse(session_.call(clocked.dump())).at("latency_s").get<double>(),
               2 * 138.912e-6 + gap(), 2e-9);
+}
+
+/// Of the tile model, as the command answers.
+class SessionEnergyTest : public SessionTest {
+ protected:
+  PredictAnswer predict(OperatingPoint::Regime regime, double sm_mhz = 0,
+                        const std::vector<Override>& what_if = {}) const {
+    PredictRequest request;
+    request.workload = file_;
+    request.device = "h200";
+    request.kernel_model = "tile";
+    request.point.regime = regime;
+    request.point.clock = Hertz(sm_mhz * 1e6);
+    request.overrides = what_if;
+    return session_.predict(request);
+  }
+  static double watts(const PredictAnswer& a) { return a.energy_j / a.latency_s; }
+
+  static constexpr auto kBurst = OperatingPoint::Regime::kBurst;
+  static constexpr auto kSustained = OperatingPoint::Regime::kSustained;
+};
+
+TEST_F(SessionEnergyTest, ALowerClockDrawsNoMore) {
+  double most = watts(predict(kSustained, 1980));
+  for (const double mhz : {1800, 1600, 1300, 1000, 800, 600, 450, 345}) {
+    const double drawn = watts(predict(kSustained, mhz));
+    EXPECT_LE(drawn, most) << mhz;
+    most = drawn;
+  }
+}
+
+TEST_F(SessionEnergyTest, TheClockThatALimitLeavesDrawsAsMuchWhereItIsFixed) {
+  const PredictAnswer held = predict(kSustained, 0, {{"power.limit", "300 W"}});
+  EXPECT_NEAR(watts(held), 300, 0.1);
+  for (const auto& [name, value] : held.provenance)
+    if (name == "step_mhz") EXPECT_NEAR(watts(predict(kSustained, std::stod(value))), 300, 1);
+}
+
+TEST_F(SessionEnergyTest, ABurstDrawsWhatItsKernelsDraw) {
+  const PredictAnswer burst = predict(kBurst);
+  const PredictAnswer held = predict(kBurst, 0, {{"power.limit", "300 W"}});
+  EXPECT_EQ(held.latency_s, burst.latency_s);
+  EXPECT_EQ(held.energy_j, burst.energy_j);
+  EXPECT_GT(watts(burst), 1.05 * watts(predict(kSustained)));
+  // At the boost clock, with a gap at rest beside it: as a clock that is fixed there.
+  EXPECT_NEAR(burst.energy_j / predict(kBurst, 1980).energy_j, 1, 0.05);
+}
+
+TEST_F(SessionEnergyTest, ALimitThatCannotBeMetIsSaid) {
+  const auto said = HasSubstr("the power limit of 100 W is exceeded: h200 draws more at 495 MHz");
+  EXPECT_THAT(predict(kSustained, 0, {{"power.limit", "100 W"}}).gaps, Contains(said));
+  EXPECT_THAT(predict(kSustained, 0, {{"power.limit", "300 W"}}).gaps,
+              Not(Contains(HasSubstr("is exceeded"))));
+  EXPECT_THAT(predict(kSustained, 0, {{"power.idle", "900 W"}}).gaps,
+              Contains(HasSubstr("the power limit of 700 W is exceeded")));
 }
 
 TEST_F(SessionTest, UnknownAndIllTypedFieldsAreRefused) {

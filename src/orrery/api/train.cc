@@ -215,6 +215,7 @@ TrainAnswer Session::train(const TrainRequest& request) const {
   answer.capacity_bytes = model.cluster().device.usable_memory.value;
   answer.fits = answer.estimate.memory.total().value <= answer.capacity_bytes;
   answer.gaps = model.gaps(s);
+  if (!answer.estimate.power_gap.empty()) answer.gaps.push_back(answer.estimate.power_gap);
   answer.provenance = model.provenance();
   answer.provenance.emplace_back("framework", request.framework);
   return answer;

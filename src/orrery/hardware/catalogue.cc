@@ -93,12 +93,14 @@ void check_opened_sections(const std::vector<Override>& overrides, const DeviceT
 
 /// The device of a description, with figures that a what-if puts in place of its own.
 Device changed(DeviceTree tree, const std::vector<Override>& overrides) {
-  const Watts rated(tree.root.value("power.limit"));
+  if (overrides.empty()) return make_device(tree);
+  const auto described = std::make_shared<const Device>(make_device(tree));
   apply(overrides, tree);
   check_opened_sections(overrides, tree);
   Device device = make_device(tree);
   // A board that is held to another power is still the board whose kernels were measured.
-  if (rated.value > 0) device.rated_power = rated;
+  if (described->power_limit.value > 0) device.rated_power = described->power_limit;
+  device.as_described = described;
   for (const auto& [path, text] : overrides)
     if (rates_depend_on(path))
       device.gaps.push_back(fmt::format(

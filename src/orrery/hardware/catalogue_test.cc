@@ -455,6 +455,9 @@ TEST(WhatIf, ABoardHeldToLessPowerIsTheSameBoard) {
   const Device d = catalogue().device("h200", {{"power.limit", "500 W"}});
   EXPECT_EQ(d.power_limit.value, 500);
   EXPECT_EQ(d.rated_power.value, 700);
+  ASSERT_NE(d.as_described, nullptr);
+  EXPECT_EQ(d.as_described->power_limit.value, 700);
+  EXPECT_EQ(catalogue().device("h200").as_described, nullptr);
   EXPECT_EQ(catalogue().device("h200").rated_power.value, 700);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -70,6 +71,7 @@ struct Device {
   Watts idle_power;               ///< 0 where not known.
   Watts reference_power;          ///< What its power scales with; 0: what it is rated at.
   std::vector<std::string> gaps;  ///< Figures the prediction wants and the file lacks.
+  std::shared_ptr<const Device> as_described;  ///< Before a what-if; null: there was none.
 
   const MemoryLevel& main_memory() const { return memory.front(); }
   /// The level called `name`, or null.

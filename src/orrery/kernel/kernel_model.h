@@ -55,6 +55,7 @@ struct Explanation {
 struct StepState {
   Hertz clock;  ///< 0: not known, and times are as they were.
   Joules energy;
+  std::string gap = {};  ///< What of the power limit is not met, as a sentence; empty: nothing.
 };
 
 /// A kernel model bound to one device and stack. Thread-safe; the same question has the
@@ -68,14 +69,14 @@ class Predictor {
   virtual void predict(std::span<const Kernel> kernels, OperatingPoints points,
                        std::span<Estimate> estimates) const = 0;
   /// Moves the times of a step's kernels, each run `counts` times, from those of a cool burst to
-  /// the clock that the step's mean power allows; `idle` is what the step takes beside them. With a
-  /// clock that somebody fixed, times stay and the energy is that of the clock. With
-  /// `OperatingPoint::draw`, times and clock are those of the card that draws most, the energy is
-  /// that of a usual one, which waits for it.
+  /// the clock that somebody fixed, or else that the step's mean power allows; `idle` is what the
+  /// step takes beside them. With `OperatingPoint::draw`, times and clock are those of the card
+  /// that draws most, the energy is that of a usual one, which waits for it.
   virtual StepState settle(std::span<const Kernel> kernels, std::span<const double> counts,
                            Seconds idle, const OperatingPoint& point,
                            std::span<Estimate> estimates) const {
-    (void)kernels, (void)idle, (void)point;
+    (void)idle;
+    if (point.clock.value > 0) predict(kernels, point, estimates);
     StepState state;
     for (size_t i = 0; i < estimates.size(); ++i) state.energy += estimates[i].joules * counts[i];
     return state;

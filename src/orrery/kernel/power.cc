@@ -42,7 +42,16 @@ PowerModel::PowerModel(const Device& device, std::shared_ptr<const PowerFit> fit
       rated_(device.rated_power.value > 0 ? device.rated_power.value : limit_),
       scale_(device.reference_power.value > 0 ? device.reference_power.value : rated_),
       boost_(gpu_.boost_clock()),
-      fit_(std::move(fit)) {}
+      fit_(std::move(fit)) {
+  const double measured = fit_->coefficients.idle * scale_;
+  idle_ = measured;
+  if (device.as_described && device.as_described->idle_power.value != device.idle_power.value) {
+    const double described = device.as_described->idle_power.value;
+    const double added = device.idle_power.value - (described > 0 ? described : measured);
+    idle_ = std::max(0.0, measured + added);
+  }
+  added_idle_ = idle_ - measured;
+}
 
 PowerModel::CoreWork PowerModel::core_work(const Kernel& kernel, TileClass tile_class) const {
   const PowerCoefficients& c = fit_->coefficients;
@@ -99,7 +108,7 @@ PowerTerms PowerModel::terms(const Kernel& kernel, const TileDescription& descri
   constexpr int kRounds = 6;
   PowerTerms found = burst_terms(kernel, description, time);
   for (int i = 0; i < kRounds; ++i) {
-    const double slowdown = held_to(rated_, found).time / found.time;
+    const double slowdown = held_to(rated_ + added_idle_, found).time / found.time;
     if (!(slowdown > 1)) break;
     found = burst_terms(kernel, description, time / std::pow(slowdown, fit_->coefficients.warm));
   }
@@ -113,17 +122,16 @@ ClockOfFit PowerModel::clock_of_fit(const Kernel& kernel, const TileDescription&
   if (found.time.value <= 0) return at;
   const double warm = fit_->coefficients.warm;
   at.measured = Hertz(std::pow(burst(found).clock.value, 1 - warm) *
-                      std::pow(held_to(rated_, found).clock.value, warm));
+                      std::pow(held_to(rated_ + added_idle_, found).clock.value, warm));
   at.core_share = found.core_time / found.time;
   return at;
 }
 
 double PowerModel::power_at(const PowerTerms& terms, double burst_ratio, double ratio) const {
-  const double idle = fit_->coefficients.idle * scale_;
-  if (terms.time.value <= 0) return idle;
+  if (terms.time.value <= 0) return idle_;
   const double time =
       terms.core_time.value * burst_ratio / ratio + terms.time.value - terms.core_time.value;
-  return idle + terms.busy.value / terms.time.value * ratio * ratio +
+  return idle_ + terms.busy.value / terms.time.value * ratio * ratio +
          (terms.core.value * ratio + terms.memory.value) / time;
 }
 
@@ -143,10 +151,14 @@ double PowerModel::highest_ratio(const PowerTerms& terms, double burst_ratio,
   return low;
 }
 
+double PowerModel::burst_limit() const {
+  // A burst is over before a limit that somebody set takes hold, and was measured as it is.
+  return fit_->coefficients.burst * rated_ + added_idle_;
+}
+
 double PowerModel::burst_ratio(const PowerTerms& terms) const {
-  // The burst's own time is what was given, at whichever clock it ran. It is over before a limit
-  // that somebody set takes hold.
-  return highest_ratio(terms, 0, fit_->coefficients.burst * rated_);
+  // The burst's own time is what was given, at whichever clock it ran.
+  return highest_ratio(terms, 0, burst_limit());
 }
 
 PowerState PowerModel::state(const PowerTerms& terms, double burst_ratio, double ratio) const {
@@ -160,7 +172,7 @@ PowerState PowerModel::state(const PowerTerms& terms, double burst_ratio, double
 PowerState PowerModel::burst(const PowerTerms& terms) const {
   // As most do: no need to look for the clock.
   const PowerState boosted = state(terms, 1, 1);
-  if (limit_ <= 0 || boosted.power.value <= fit_->coefficients.burst * rated_) return boosted;
+  if (limit_ <= 0 || boosted.power.value <= burst_limit()) return boosted;
   const double ratio = burst_ratio(terms);
   return state(terms, ratio, ratio);
 }
@@ -185,16 +197,26 @@ Watts PowerModel::waiting_for(const PowerTerms& terms, const PowerState& slowest
 }
 
 PowerState PowerModel::at(const PowerTerms& terms, Hertz clock) const {
-  return state(terms, burst_ratio(terms), std::max(kLowestRatio, clock.value / boost_));
+  return state(terms, 1, clock.value / boost_);
 }
 
-double PowerModel::slowdown(const PowerTerms& terms, Hertz clock) const {
-  return terms.time.value > 0 ? at(terms, clock).time / terms.time : 1;
+PowerState PowerModel::taken_at(const PowerTerms& terms, Hertz clock) const {
+  return state(terms, clock.value / boost_, clock.value / boost_);
 }
 
 double PowerModel::correction(const TileDescription& description) const {
   const auto& found = fit_->corrections[static_cast<size_t>(description.tile_class)];
   return found ? std::exp(static_cast<double>(found->trees.predict(description.values()))) : 1;
+}
+
+std::string PowerModel::gap(const PowerState& state, double draw) const {
+  constexpr double kRounding = 1 + 1e-9;
+  if (limit_ <= 0 || state.power.value * draw <= limit_ * kRounding) return "";
+  return fmt::format("the power limit of {:.0f} W is exceeded: {} draws more at {:.0f} MHz{}",
+                     limit_, device_.name, state.clock.value / 1e6,
+                     state.clock.value > kLowestRatio * boost_
+                         ? ""
+                         : ", the lowest clock that work is taken to fall to");
 }
 
 std::vector<std::string> PowerModel::gaps() const {

@@ -101,7 +101,8 @@ struct ClockOfFit {
 ///
 /// A burst runs at the highest clock r_burst whose power is no more than `burst` times what
 /// the board is rated at, sustained work at the highest clock whose power is within the limit: the
-/// mean of a clock that flickers between the driver's steps. Matrix units, vector units and memory
+/// mean of a clock that flickers between the driver's steps, and never below a quarter of the boost
+/// clock. Matrix units, vector units and memory
 /// draw in proportion to their utilisation u; SMs draw `busy` · u / (u + stir) for the time they do
 /// not stand still. Time follows the clock for the share u_core / (u_core + u_memory); all of it in
 /// attention, whose softmax runs on the SMs and whose keys come from the L2 cache.
@@ -130,14 +131,17 @@ class PowerModel {
   PowerState settled(const PowerTerms& terms, double draw = 1) const;
   /// The mean power of a usual card that is through with `terms` before `slowest` and rests then.
   Watts waiting_for(const PowerTerms& terms, const PowerState& slowest) const;
-  /// At a clock that somebody fixed, whatever it draws.
+  /// At a clock that somebody fixed, whatever it draws, of `terms` at the boost clock itself.
   PowerState at(const PowerTerms& terms, Hertz clock) const;
-  /// time at `clock` / time in a burst.
-  double slowdown(const PowerTerms& terms, Hertz clock) const;
+  /// The same of `terms` whose time was taken at that very clock.
+  PowerState taken_at(const PowerTerms& terms, Hertz clock) const;
 
   /// What to multiply a kernel's power by where its class was measured; 1 elsewhere.
   double correction(const TileDescription& description) const;
 
+  /// That a card which draws `draw` times the state's power exceeds the limit, as a sentence;
+  /// empty: it does not.
+  std::string gap(const PowerState& state, double draw = 1) const;
   /// What is not known of this device, as sentences.
   std::vector<std::string> gaps() const;
 
@@ -151,6 +155,7 @@ class PowerModel {
   CoreWork core_work(const Kernel& kernel, TileClass tile_class) const;
   double power_at(const PowerTerms& terms, double burst_ratio, double ratio) const;
   double highest_ratio(const PowerTerms& terms, double burst_ratio, double most_watts) const;
+  double burst_limit() const;  // W
   double burst_ratio(const PowerTerms& terms) const;
   PowerState held_to(double watts, const PowerTerms& terms) const;
   PowerState state(const PowerTerms& terms, double burst_ratio, double ratio) const;
@@ -160,7 +165,9 @@ class PowerModel {
   double limit_ = 0;  // W; 0: not known
   double rated_ = 0;  // W: the limit that kernels were measured under, unless a what-if set another
   double scale_ = 0;  // W that coefficients are shares of: the limit, or the device's reference
-  double boost_ = 1;  // Hz
+  double idle_ = 0;   // W: clocks up, nothing running
+  double added_idle_ = 0;  // W: of it, what a what-if on the power at rest adds
+  double boost_ = 1;       // Hz
   std::shared_ptr<const PowerFit> fit_;
 };
 

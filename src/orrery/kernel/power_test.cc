@@ -137,7 +137,7 @@ TEST(Power, SustainedWorkSettlesAtTheLimit) {
   EXPECT_NEAR(s.clock.value, 1e9 * std::sqrt(0.75), 1e3);
   EXPECT_NEAR(s.power.value, 100, 1e-6);
   EXPECT_NEAR(s.time.value, 1e-3 / std::sqrt(0.75), 1e-9);
-  EXPECT_NEAR(model.slowdown(t, Hertz(0.5e9)), 2, 1e-9);
+  EXPECT_NEAR(model.at(t, Hertz(0.5e9)).time.value, 2e-3, 1e-12);
   EXPECT_NEAR(model.at(t, Hertz(0.5e9)).power.value, 10 + 20 * 0.25 + 100 * 0.25, 1e-9);
 }
 
@@ -160,6 +160,75 @@ TEST(Power, ALimitThatSomebodySetLowersTheClock) {
   EXPECT_NEAR(model.settled(t).clock.value, 1e9 * std::sqrt(0.45), 1e3);
   const Seconds warm(1e-3 * std::pow(0.75, -0.25));
   EXPECT_NEAR(model.terms(product(ElementType::kBF16), d, warm).time.value, 1e-3, 1e-6);
+}
+
+/// 10 + 20 / 4 W and half of the arithmetic's 0.1 J in 2 ms, whether the time was taken at the
+/// boost clock or at half of it.
+TEST(Power, ATimeTakenAtAClockIsNotSlowedAgain) {
+  const PowerModel model(round_device(), round_fit());
+  TileDescription d = half_of_memory();
+  d.memory_seconds = 0;
+  const Kernel kernel = product(ElementType::kBF16);
+  const PowerState slowed = model.at(model.burst_terms(kernel, d, Seconds(1e-3)), Hertz(0.5e9));
+  const PowerState taken =
+      model.taken_at(model.burst_terms(kernel, d, Seconds(2e-3)), Hertz(0.5e9));
+  EXPECT_NEAR(taken.time.value, 2e-3, 1e-12);
+  EXPECT_NEAR(taken.energy().value, 0.08, 1e-12);
+  EXPECT_NEAR(slowed.energy().value, 0.08, 1e-12);
+}
+
+/// At a quarter of the clock 10 + 120 / 16 = 17.5 W are left.
+TEST(Power, SaysThatALimitIsExceeded) {
+  Device held = round_device();
+  held.rated_power = held.power_limit;
+  TileDescription d = half_of_memory();
+  d.memory_seconds = 0;
+  const auto gap = [&](double limit, double draw) {
+    held.power_limit = Watts(limit);
+    const PowerModel model(held, round_fit());
+    const PowerTerms t = model.burst_terms(product(ElementType::kBF16), d, Seconds(1e-3));
+    return model.gap(model.settled(t, draw), draw);
+  };
+  EXPECT_EQ(gap(64, 1), "");
+  EXPECT_EQ(gap(18, 1), "");
+  EXPECT_EQ(gap(17, 1),
+            "the power limit of 17 W is exceeded: round draws more at 250 MHz, the lowest clock "
+            "that work is taken to fall to");
+  EXPECT_NE(gap(18, 1.1), "");
+  const PowerModel model(round_device(), round_fit());
+  const PowerTerms t = model.burst_terms(product(ElementType::kBF16), d, Seconds(1e-3));
+  EXPECT_EQ(model.gap(model.at(t, Hertz(0.8e9))), "");
+  EXPECT_EQ(model.gap(model.at(t, Hertz(1e9))),
+            "the power limit of 100 W is exceeded: round draws more at 1000 MHz");
+}
+
+/// 20 W more at rest, above the 10 that the fit has: 30 + 120 r² = 100. What was measured, a burst
+/// and its share of a fit's time, stays.
+TEST(Power, AWhatIfOnThePowerAtRestIsAddedToWhatTheFitHas) {
+  auto fit = round_fit();
+  fit->coefficients.burst = 1.1;
+  fit->coefficients.warm = 0.5;
+  Device device = round_device();
+  device.idle_power = Watts(7);
+  const PowerModel before(device, fit);
+  device.as_described = std::make_shared<Device>(device);
+  device.idle_power = Watts(27);
+  const PowerModel model(device, fit);
+  TileDescription d = half_of_memory();
+  d.memory_seconds = 0;
+  const Kernel kernel = product(ElementType::kBF16);
+  const PowerTerms t = model.burst_terms(kernel, d, Seconds(1e-3));
+  EXPECT_NEAR(model.settled({}).power.value, 30, 1e-9);
+  EXPECT_NEAR(model.settled(t).clock.value, 1e9 * std::sqrt(70.0 / 120), 1e3);
+  EXPECT_NEAR(model.burst(t).clock.value, before.burst(t).clock.value, 1e3);
+  EXPECT_NEAR(model.burst(t).power.value, 130, 1e-6);
+  EXPECT_NEAR(model.terms(kernel, d, Seconds(1.1e-3)).time.value,
+              before.terms(kernel, d, Seconds(1.1e-3)).time.value, 1e-9);
+  // Where the catalogue has none, it is what was set.
+  Device unknown = round_device();
+  unknown.as_described = std::make_shared<Device>(unknown);
+  unknown.idle_power = Watts(27);
+  EXPECT_NEAR(PowerModel(unknown, fit).settled({}).power.value, 27, 1e-9);
 }
 
 /// With 1.1 times the limit for a burst, 10 + 20 r² + 100 r = 110 gives r = 0.854102…; the

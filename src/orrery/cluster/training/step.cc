@@ -335,6 +335,7 @@ class TrainingModel::Evaluation {
     const StepState resting = m_.kernels_->settle({}, {}, rests, point, {});
     place();
     answer_.clock = state.clock;
+    answer_.power_gap = state.gap;
     answer_.energy = (state.energy + resting.energy) * s_.gpus;
     find_interval();
     count_model();

@@ -29,9 +29,10 @@ struct StepEstimate {
   std::array<Seconds, kTrafficCauseCount> traffic{};  ///< … all of it.
   Seconds bubble;                                     ///< A stage that waits for others.
   Seconds optimizer;
-  Seconds gaps;            ///< Between kernels, and where the host is late.
-  Joules energy;           ///< Of all devices.
-  Hertz clock;             ///< Where the slowest device settles; 0: not known.
+  Seconds gaps;           ///< Between kernels, and where the host is late.
+  Joules energy;          ///< Of all devices.
+  Hertz clock;            ///< Where the slowest device settles; 0: not known.
+  std::string power_gap;  ///< That it draws more than its limit, as a sentence; empty: it does not.
   double model_flops = 0;  ///< Of the step, recomputation left out.
   RankMemory memory;
   double parameters = 0;  ///< Of the model.

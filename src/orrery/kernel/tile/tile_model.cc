@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "orrery/kernel/kernel_model.h"
 #include "orrery/kernel/power.h"
@@ -18,17 +19,47 @@ constexpr size_t kDescribed = 128;
 /// Trees answer fewer rows than this one by one.
 constexpr size_t kFewestTogether = 12;
 
+/// A device as kernels are described for it, by the protocol's number.
+class TileGpus {
+ public:
+  explicit TileGpus(const Device& device) {
+    for (size_t i = 0; i < TileProtocol::kCount; ++i) {
+      own_.emplace_back(device, TileProtocol::of(i));
+      alike_.emplace_back(seen_by_alike(device), TileProtocol::of(i));
+    }
+  }
+
+  const TileGpu& any() const { return own_.front(); }
+  /// As a class's fit saw it.
+  const TileGpu& of(const FitChoice::OfClass& choice) const {
+    return (choice.alike ? alike_ : own_)[choice.protocol.number()];
+  }
+
+ private:
+  /// A board whose memory holds no check bits, beside one of the same chip whose memory does: that
+  /// one's fit takes its whole bandwidth for what is left of it. Reading takes a tenth longer with
+  /// them, by pairs of boards in data/kernels/check_bits.csv.
+  static Device seen_by_alike(Device device) {
+    constexpr double kCheckBits = 1.1;
+    MemoryLevel& memory = device.memory.front();
+    if (memory.name == "gddr" && !device.check_bits)
+      memory.bandwidth = BytesPerSecond(memory.bandwidth.value * kCheckBits);
+    return device;
+  }
+
+  std::vector<TileGpu> own_;
+  std::vector<TileGpu> alike_;  // … for fits of a device of the same chip
+};
+
 class TilePredictor final : public Predictor {
  public:
   TilePredictor(const Device& device, const Binding& binding)
       : device_(device),
+        gpus_(device),
         fits_(device, binding),
         power_(device, load_power_fit(binding)),
         window_power_(limited_as_measured(device), load_power_fit(binding)) {
-    for (size_t i = 0; i < TileProtocol::kCount; ++i) {
-      gpus_.emplace_back(device, TileProtocol::of(i));
-      alike_gpus_.emplace_back(seen_by_alike(device), TileProtocol::of(i));
-    }
+    if (device.as_described) described_.emplace(*device.as_described);
   }
 
   std::string_view name() const override { return "tile"; }
@@ -45,7 +76,7 @@ class TilePredictor final : public Predictor {
       std::array<size_t, kTileClassCount + 1> begin{};
       std::vector<TileClass> classes(count);
       for (size_t i = 0; i < count; ++i) {
-        classes[i] = gpus_[0].class_of(kernels[first + i]);
+        classes[i] = gpus_.any().class_of(kernels[first + i]);
         ++begin[static_cast<size_t>(classes[i]) + 1];
       }
       for (size_t c = 0; c < kTileClassCount; ++c) begin[c + 1] += begin[c];
@@ -61,7 +92,7 @@ class TilePredictor final : public Predictor {
 
   Explanation explain(const Kernel& kernel, const OperatingPoint& point) const override {
     TileDescription d;
-    gpu_of(fits_.of(gpus_[0].class_of(kernel))).describe(kernel, point.clock, d);
+    gpus_.of(fits_.of(gpus_.any().class_of(kernel))).describe(kernel, point.clock, d);
     Explanation x;
     x.bound = std::max(d.compute_seconds, d.memory_seconds) < d.floor_seconds ? "latency"
               : d.memory_seconds >= d.compute_seconds                         ? "memory"
@@ -75,30 +106,30 @@ class TilePredictor final : public Predictor {
     step.time = idle;
     bool clocks_differ = false;  // those that times were taken at
     for (size_t i = 0; i < kernels.size(); ++i) {
-      const FitChoice::OfClass& choice = fits_.of(gpus_[0].class_of(kernels[i]));
+      const FitChoice::OfClass& choice = fits_.of(gpus_.any().class_of(kernels[i]));
       TileDescription d;
-      describe(kernels[i], choice, point.clock, d);
+      describe(kernels[i], choice, Hertz(), d);
       clocks_differ = clocks_differ || choice.windows_elsewhere;
-      step += power_.burst_terms(
-                  kernels[i], d,
-                  at_boost_clock(kernels[i], choice, d, estimates[i].seconds, point.clock)) *
+      step += power_.burst_terms(kernels[i], d,
+                                 at_boost_clock(kernels[i], choice, d, estimates[i].seconds)) *
               counts[i];
     }
-    if (point.clock.value > 0) return {point.clock, power_.at(step, point.clock).energy()};
-    const PowerState state = power_.settled(step, point.draw);
-    const Watts mean = point.draw == 1 ? state.power : power_.waiting_for(step, state);
+    const bool fixed = point.clock.value > 0;
+    const PowerState state =
+        fixed ? power_.at(step, point.clock) : power_.settled(step, point.draw);
+    const Watts mean = fixed || point.draw == 1 ? state.power : power_.waiting_for(step, state);
     OperatingPoint settled = point;
     settled.clock = state.clock;
-    if (clocks_differ || state.clock.value < gpus_[0].boost_clock())
+    if (fixed || clocks_differ || state.clock.value < gpus_.any().boost_clock())
       predict(kernels, settled, estimates);
     Seconds time = idle;
     for (size_t i = 0; i < kernels.size(); ++i) time += estimates[i].seconds * counts[i];
-    return {state.clock, mean * time};
+    return {state.clock, mean * time, power_.gap(state, fixed ? 1 : point.draw)};
   }
 
   std::vector<std::string> gaps(const Kernel& kernel) const override {
     std::vector<std::string> found = unpublished_rates(device_, kernel);
-    const FitChoice::OfClass& choice = fits_.of(gpus_[0].class_of(kernel));
+    const FitChoice::OfClass& choice = fits_.of(gpus_.any().class_of(kernel));
     if (!choice.gap.empty()) found.push_back(choice.gap);
     if (choice.fit != nullptr && !knows_type(*choice.fit, kernel))
       found.push_back(
@@ -111,9 +142,14 @@ class TilePredictor final : public Predictor {
   std::vector<std::string> gaps(const OperatingPoint& point) const override {
     std::vector<std::string> found;
     if (point.regime == OperatingPoint::Regime::kSustained) found = power_.gaps();
+    if (described_ && described_->any().figures() != gpus_.any().figures())
+      found.push_back(
+          fmt::format("a what-if moves kernels by their physical estimates alone: how "
+                      "they depart from these stays that of {} as it is",
+                      device_.name));
     if (device_.clock.value <= 0)
       found.push_back(fmt::format("the clock of {} is not published: taken for {:.0f} MHz",
-                                  device_.name, gpus_[0].boost_clock() / 1e6));
+                                  device_.name, gpus_.any().boost_clock() / 1e6));
     return found;
   }
 
@@ -121,22 +157,12 @@ class TilePredictor final : public Predictor {
   static Device limited_as_measured(Device device) {
     device.reference_power = Watts();
     device.power_limit = device.rated_power;
-    return device;
-  }
-
-  /// A board whose memory holds no check bits, beside one of the same chip whose memory does: that
-  /// one's fit takes its whole bandwidth for what is left of it. Reading takes a tenth longer with
-  /// them, by pairs of boards in data/kernels/check_bits.csv.
-  static Device seen_by_alike(Device device) {
-    constexpr double kCheckBits = 1.1;
-    MemoryLevel& memory = device.memory.front();
-    if (memory.name == "gddr" && !device.check_bits)
-      memory.bandwidth = BytesPerSecond(memory.bandwidth.value * kCheckBits);
+    device.as_described = nullptr;
     return device;
   }
 
   Estimate predict_one(const Kernel& kernel, const OperatingPoint& point) const {
-    const FitChoice::OfClass& choice = fits_.of(gpus_[0].class_of(kernel));
+    const FitChoice::OfClass& choice = fits_.of(gpus_.any().class_of(kernel));
     TileDescription d;
     describe(kernel, choice, point.clock, d);
     Estimate e = choice.fit != nullptr ? estimate_of(*choice.fit, d, width(*choice.fit, kernel))
@@ -157,10 +183,18 @@ class TilePredictor final : public Predictor {
   }
 
   /// Describes the kernel for its class's fit: at a clock that its trees do not know, as at the
-  /// boost clock.
+  /// boost clock. A what-if changes the physical time alone: trees know how kernels of a device
+  /// depart from it, not what becomes of them on one whose features are other kernels' there.
   void describe(const Kernel& kernel, const FitChoice::OfClass& choice, Hertz clock,
                 TileDescription& d) const {
-    gpu_of(choice).describe(kernel, follows_clock(choice) ? clock : Hertz(), d);
+    if (!follows_clock(choice)) clock = Hertz();
+    gpus_.of(choice).describe(kernel, clock, d);
+    if (!described_) return;
+    const TileGpu& before = described_->of(choice);
+    if (clock.value <= 0 && follows_clock(choice)) clock = Hertz(gpus_.any().boost_clock());
+    TileDescription known;
+    before.describe(kernel, std::min(clock, Hertz(before.boost_clock())), known);
+    if (known.tile_class == d.tile_class) d.features = known.features;
   }
 
   /// What to multiply a fit's time by, of a kernel so described. Tables without clocks ran at the
@@ -174,17 +208,16 @@ class TilePredictor final : public Predictor {
       return window_power_.clock_of_fit(kernel, d, time).slowdown(std::min(clock, highest));
     }
     TileDescription slow;
-    gpu_of(choice).describe(kernel, clock, slow);
+    gpus_.of(choice).describe(kernel, clock, slow);
     return slow.seconds / d.seconds;
   }
 
-  /// What power is reckoned from: the time it would take at the boost clock, were there no limit;
-  /// at a clock that was given, the time there.
+  /// What power is reckoned from: the time it would take at the boost clock, were there no limit.
   Seconds at_boost_clock(const Kernel& kernel, const FitChoice::OfClass& choice,
-                         const TileDescription& d, Seconds time, Hertz given) const {
-    if (given.value > 0 || follows_clock(choice) || choice.protocol.warm) return time;
+                         const TileDescription& d, Seconds time) const {
+    if (follows_clock(choice) || choice.protocol.warm) return time;
     return time *
-           window_power_.clock_of_fit(kernel, d, time).slowdown(Hertz(gpus_[0].boost_clock()));
+           window_power_.clock_of_fit(kernel, d, time).slowdown(Hertz(gpus_.any().boost_clock()));
   }
 
   /// Kernels of one class, by their places.
@@ -226,11 +259,6 @@ class TilePredictor final : public Predictor {
     return kAlways + kOfShortest * std::max(0.0, 1 - (d.seconds - kEagerSeconds) / kShort);
   }
 
-  /// The device as a class's fit saw it.
-  const TileGpu& gpu_of(const FitChoice::OfClass& choice) const {
-    return (choice.alike ? alike_gpus_ : gpus_)[choice.protocol.number()];
-  }
-
   /// From a fit's estimate of a kernel so described to the point it runs at: the power the kernel
   /// draws, and the time it takes once its clock follows that power. A clock that was given stays.
   void run(const Kernel& kernel, const FitChoice::OfClass& choice, const TileDescription& d,
@@ -238,7 +266,9 @@ class TilePredictor final : public Predictor {
     e.seconds = e.seconds * slowdown(kernel, choice, d, e.seconds, point.clock);
     if (point.queued && choice.protocol.eager)
       e.seconds = Seconds(std::max(d.seconds - kEagerSeconds, e.seconds.value - host_part(d)));
-    if (point.regime == OperatingPoint::Regime::kSustained && point.clock.value <= 0) {
+    if (point.clock.value > 0) {
+      e.joules = power_.taken_at(power_.burst_terms(kernel, d, e.seconds), point.clock).energy();
+    } else if (point.regime == OperatingPoint::Regime::kSustained) {
       const PowerState state = power_.sustained(power_.terms(kernel, d, e.seconds));
       e.seconds = state.time;
       e.joules = state.energy();
@@ -248,8 +278,8 @@ class TilePredictor final : public Predictor {
   }
 
   Device device_;
-  std::vector<TileGpu> gpus_;        // by the protocol's number
-  std::vector<TileGpu> alike_gpus_;  // … for fits of a device of the same chip
+  TileGpus gpus_;
+  std::optional<TileGpus> described_;  // before a what-if
   FitChoice fits_;
   PowerModel power_;
   PowerModel window_power_;  // of a board like those measured, whose limit is its reference

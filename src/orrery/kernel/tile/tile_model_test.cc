@@ -349,6 +349,77 @@ TEST_F(TileModelTest, FollowsTheClock) {
   EXPECT_THAT(predictor->gaps(sustained), IsEmpty());
 }
 
+/// As it settles where a limit takes it: 80 W and the arithmetic's 620 W · 128.388 µs, at half of
+/// the square of the voltage, in the time at half of the clock.
+TEST_F(TileModelTest, EnergyAtAClockThatSomebodyFixedIsOfThatClock) {
+  ship("h200.torch.json", constant_fit("h200", "torch", 1));
+  const auto predictor = bound();
+  OperatingPoint half;
+  half.clock = Hertz(990e6);
+  Estimate at_half, e;
+  predictor->predict({&product(), 1}, half, {&at_half, 1});
+  EXPECT_NEAR(at_half.joules.value, 80 * at_half.seconds.value + 620 * 128.388e-6 / 2, 1e-6);
+  predictor->predict({&product(), 1}, {}, {&e, 1});
+  TileDescription d;
+  TileGpu(h200_).describe(product(), {}, d);
+  const double u = d.compute_seconds / d.seconds, v = d.memory_seconds / d.seconds;
+  const double slowdown = (2 * u + v) / (u + v);
+  const double once = 1;
+  const StepState state = predictor->settle({&product(), 1}, {&once, 1}, {}, half, {&e, 1});
+  EXPECT_EQ(state.clock, half.clock);
+  EXPECT_EQ(e.seconds.value, at_half.seconds.value);
+  EXPECT_NEAR(state.energy.value, (80 + 620 * u / 2 / slowdown) * e.seconds.value, 1e-6);
+  EXPECT_EQ(state.gap, "");
+}
+
+/// Trees that call for three times the time where the device's balance is another, or its clock: of
+/// a what-if the physics alone is taken.
+TEST_F(TileModelTest, AWhatIfChangesThePhysicalTimeAlone) {
+  TileFit fit = constant_fit("h200", "torch", 1);
+  for (const TileClass c : {TileClass::kProduct, TileClass::kElementwise}) {
+    ClassFit& one = *fit.classes[static_cast<size_t>(c)];
+    const auto names = TileGpu::feature_names(c);
+    const auto balance = static_cast<uint16_t>(
+        std::find(names.begin(), names.end(), "lg_machine_balance") - names.begin());
+    // 1,070.5 TFLOP/s at 4.8 TB/s: 2^7.8.
+    const double three = std::log(3.0);
+    one.centre = BoostedTrees(names.size(), -three, three, {{{{balance, 7.9F}}, {0, 1}}}, {});
+  }
+  ship("h200.torch.json", fit);
+  const Catalogue catalogue(std::string(ORRERY_SOURCE_DIR) + "/hardware");
+  const auto seconds = [&](const std::vector<Override>& what_if, const Kernel& kernel,
+                           Hertz clock = {}) {
+    h200_ = catalogue.device("h200", what_if);
+    OperatingPoint point;
+    point.clock = clock;
+    // Of twelve at once, too.
+    const std::vector<Kernel> many(16, kernel);
+    std::vector<Estimate> together(16);
+    Estimate alone;
+    const auto predictor = bound();
+    predictor->predict({&kernel, 1}, point, {&alone, 1});
+    predictor->predict(many, point, together);
+    EXPECT_EQ(together[15].seconds.value, alone.seconds.value);
+    return alone.seconds.value;
+  };
+  const double floor = floor_us();
+  const double product_s = seconds({}, product()), addition_s = seconds({}, addition());
+  EXPECT_NEAR(product_s * 3e6, floor + 128.388, 0.001);
+  const std::vector<Override> half = {{"memory.bandwidth", "2.4 TB/s"}};
+  EXPECT_DOUBLE_EQ(seconds(half, product()), product_s);
+  // 3 · 2 · 4096² B at 4.8 TB/s take 20.972 µs: as long again, and a third of it.
+  EXPECT_NEAR(seconds(half, addition()) - addition_s, 20.972e-6 / 3, 1e-9);
+  const std::vector<Override> fast = {{"compute.clock.boost", "3960 MHz"}};
+  // Three fifths of the floor follow the clock, and all of the arithmetic.
+  EXPECT_NEAR(seconds(fast, product()) * 3e6, 0.7 * floor + 64.194, 0.001);
+  EXPECT_LE(seconds(fast, addition()), addition_s);
+  EXPECT_THAT(bound()->gaps(OperatingPoint()),
+              ElementsAre("a what-if moves kernels by their physical estimates alone: how they "
+                          "depart from these stays that of h200 as it is"));
+  // A chip at a clock is the chip at that clock, whichever it could reach.
+  EXPECT_DOUBLE_EQ(seconds(fast, product(), Hertz(1e9)), seconds({}, product(), Hertz(1e9)));
+}
+
 TEST_F(TileModelTest, SaysWhatBoundsAKernel) {
   const auto predictor = bound();
   EXPECT_EQ(predictor->explain(product(), {}).bound, "compute");
