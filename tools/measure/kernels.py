@@ -355,31 +355,161 @@ def sample(seed, families, most_flops):
         yield op, dtype, draw(rngs[at], min(largest, most_flops))
 
 
+# ------------------------------------------------------------------ what an operator needs
+
+
+class CannotRun(Exception):
+    """Why an operator of a table is left out."""
+
+
+# Parameters of operators as `orrery kernel` reads them (src/orrery/kernel/operator_kernel.cc): those an operator needs,
+# then those it may have, with what they are where they are not given. A default that is a name is another parameter's.
+PARAMETERS = {
+    "empty": ([], {}),
+    "gemm": (["m", "n", "k"], {}),
+    "bmm": (["b", "m", "n", "k"], {}),
+    "grouped_gemm": (["experts", "tokens", "n", "k"], {"skew": 0}),
+    "conv2d": (["n", "c", "h", "w", "k", "r"],
+               {"s": "r", "stride": 1, "pad": 0, "groups": 1, "layout": "nhwc", "gradient": ""}),
+    "sdpa": (["b", "h", "s", "d"],
+             {"t": "s", "kv": "h", "dv": "d", "causal": False, "window": 0, "paged": False, "kv_dtype": ""}),
+    "embedding": (["vocab", "shape"], {}),
+    "index_select": (["rows", "shape"], {}),
+    "index_add": (["rows", "shape"], {}),
+    "permute": (["shape", "order"], {}),
+    "topk": (["shape"], {"k": 8}),
+    "reduce_sum": (["shape"], {"axis": -1}),
+    "reduce_max": (["shape"], {"axis": -1}),
+}
+for _op in ("add", "mul", "div", "pow", "add_scalar", "mul_scalar", "div_scalar", "relu", "gelu", "silu", "tanh", "exp",
+            "copy", "softmax", "layernorm", "rmsnorm", "cumsum", "reduce_sum_axis0", "transpose", "sort"):
+    PARAMETERS[_op] = (["shape"], {})
+# Names of PyTorch's types: an old version has not all of them.
+TYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "tf32": "float32", "fp8": "float8_e4m3fn",
+         "int8": "int8", "int4_weight": "bfloat16"}
+
+
+def is_size(value, least=1):
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def check_value(name, value, rank):
+    """Raises CannotRun where a parameter is not what its name asks for."""
+    if name == "shape":
+        good = isinstance(value, list) and value and all(is_size(v) for v in value)
+    elif name == "order":
+        good = isinstance(value, list) and all(is_size(v, 0) for v in value) and sorted(value) == list(range(rank))
+    elif name == "axis":
+        good = is_size(value, -rank) and value < rank
+    elif name == "skew":
+        good = isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0
+    elif name in ("causal", "paged"):
+        good = isinstance(value, (bool, int))
+    elif name == "layout":
+        good = value in ("nhwc", "nchw")
+    elif name in ("gradient", "kv_dtype"):
+        good = isinstance(value, str)
+    else:
+        good = is_size(value, 0 if name in ("pad", "window") else 1)
+    if not good:
+        raise CannotRun(f"params: '{name}' cannot be {json.dumps(value)}")
+
+
+def launches_nothing(op, p):
+    """Whether the operator gives a view: only axes of size one change their places."""
+    if op not in ("transpose", "permute"):
+        return False
+    shape = p["shape"]
+    order = p["order"] if op == "permute" else [*range(len(shape) - 2), len(shape) - 1, len(shape) - 2]
+    kept = [axis for axis in order if shape[axis] != 1]
+    return kept == sorted(kept)
+
+
+def complete(op, dtype, params):
+    """`params` with what is not given; raises CannotRun where PyTorch has no such operator, or is not asked for it here:
+    what would be measured must be what the row says."""
+    if op not in PARAMETERS:
+        raise CannotRun(f"op '{op}' is none that this script can run")
+    if dtype not in TYPES:
+        raise CannotRun(f"dtype '{dtype}' is none that this script can run; it knows {', '.join(TYPES)}")
+    if dtype == "int4_weight" and op != "gemm":
+        raise CannotRun(f"{op} with weights of four bits is not in PyTorch")
+    if not isinstance(params, dict):
+        raise CannotRun("params are not a JSON object")
+    needed, defaults = PARAMETERS[op]
+    for name in needed:
+        if name not in params:
+            raise CannotRun(f"params: {op} needs '{name}'")
+    for name in params:
+        if name not in needed and name not in defaults:
+            raise CannotRun(f"params: {op} takes no '{name}'")
+    p = dict(params)
+    for name, value in defaults.items():
+        p.setdefault(name, p[value] if value in needed else value)
+    rank = len(p["shape"]) if isinstance(p.get("shape"), list) else 0
+    for name, value in p.items():
+        check_value(name, value, rank)
+    if op == "conv2d":
+        if p["gradient"]:
+            raise CannotRun("gradients of convolutions are not measured by this script")
+        if p["c"] % p["groups"] or p["k"] % p["groups"]:
+            raise CannotRun(f"{p['groups']} groups do not divide c={p['c']} and k={p['k']}")
+        if p["r"] > p["h"] + 2 * p["pad"] or p["s"] > p["w"] + 2 * p["pad"]:
+            raise CannotRun("the window is larger than the padded image")
+    elif op == "sdpa":
+        for name in ("window", "paged"):
+            if p[name]:
+                raise CannotRun(f"PyTorch's attention has no '{name}'")
+        if p["kv_dtype"] not in ("", dtype):
+            raise CannotRun(f"PyTorch's attention takes no keys of {p['kv_dtype']} with queries of {dtype}")
+        if p["h"] % p["kv"]:
+            raise CannotRun(f"{p['h']} heads are not a multiple of {p['kv']} kv heads")
+        if p["s"] == 1:
+            p["causal"] = False  # the last token sees all
+        if p["causal"] and p["s"] != p["t"]:
+            raise CannotRun("PyTorch's causal attention takes the queries for the first of the tokens, not the last")
+    elif op == "transpose" and rank < 2:
+        raise CannotRun("transpose needs two axes or more")
+    elif op == "topk":
+        p["k"] = min(p["k"], p["shape"][-1])
+    elif op == "gemm" and dtype == "int8" and p["m"] <= 16:
+        raise CannotRun("PyTorch's int8 product needs more than 16 rows")
+    if launches_nothing(op, p):
+        raise CannotRun("no kernel is launched")
+    return p
+
+
 # ------------------------------------------------------------------ operators
 
 
 class Operators:
     """Builds operators over rotating inputs taken from large random pools."""
 
-    def __init__(self, torch, rotate_bytes):
+    # Of each type; five of them and what a block allocates fit in cards of 16 GB, too.
+    LARGEST_POOL = 3 * 2**30
+    POOLS_IN_MEMORY = 12
+
+    def __init__(self, torch, rotate_bytes, memory_bytes):
         self.torch = torch
         self.rotate_bytes = rotate_bytes
+        self.pool_bytes = min(self.LARGEST_POOL, memory_bytes // self.POOLS_IN_MEMORY)
         self.pools = {}
         self.profiled = False  # operators take inputs after those of the last, few copies of each
         self.taken = {}
 
     def element(self, dtype):
-        t = self.torch
-        return {"bf16": t.bfloat16, "fp16": t.float16, "fp32": t.float32, "tf32": t.float32,
-                "fp8": t.float8_e4m3fn, "int8": t.int8, "int4_weight": t.bfloat16}[dtype]
+        return getattr(self.torch, TYPES[dtype])
+
+    def bytes_of(self, element):
+        return self.torch.empty((), dtype=element).element_size()
 
     def pool(self, element):
         if element not in self.pools:
             t = self.torch
-            count = 3 * 2**30 // element.itemsize
+            count = self.pool_bytes // self.bytes_of(element)
             if element == t.int8:
                 self.pools[element] = t.randint(-127, 128, (count,), dtype=element, device="cuda")
-            elif element.itemsize == 1:
+            elif self.bytes_of(element) == 1:
                 self.pools[element] = t.cat([t.randn(count // 8, device="cuda").to(element) for _ in range(8)])
             else:
                 self.pools[element] = t.randn(count, dtype=element, device="cuda")
@@ -388,17 +518,18 @@ class Operators:
     def copies(self, sizes, element):
         """Disjoint input sets: [[flat tensor for each size], ...]."""
         pool = self.pool(element)
-        align = 512 // element.itemsize
+        itemsize = self.bytes_of(element)
+        align = 512 // itemsize
         padded = [-(-s // align) * align for s in sizes]
         total = sum(padded)
         if total > pool.numel():
-            raise MemoryError(f"inputs of {total * element.itemsize} bytes exceed the pool")
-        n = min(MOST_COPIES, -(-self.rotate_bytes // (total * element.itemsize)), pool.numel() // total)
+            raise MemoryError(f"inputs of {total * itemsize} bytes exceed the {self.pool_bytes} that are kept for them")
+        n = min(MOST_COPIES, -(-self.rotate_bytes // (total * itemsize)), pool.numel() // total)
         sets, at = [], 0
         if self.profiled:
             if n < MOST_COPIES:  # none of them is left in L2 when its turn comes again
                 n = min(n, PROFILED_LAUNCHES)
-            elif n * total * element.itemsize < self.rotate_bytes / 4:  # all of them are
+            elif n * total * itemsize < self.rotate_bytes / 4:  # all of them are
                 n = 1
             at = self.taken.get(element, 0)
             if at + n * total > pool.numel():
@@ -412,17 +543,14 @@ class Operators:
             sets.append(one)
         return sets
 
-    def nothing_to_do(self, op, p):
-        """Whether the operator gives a view instead of launching a kernel."""
-        return op == "transpose" and min(p["shape"][-2:]) == 1
-
     def allow(self, dtype):
         """Whether fp32 may be multiplied as TF32: asked when a product is launched."""
         self.torch.backends.cuda.matmul.allow_tf32 = dtype == "tf32"
         self.torch.backends.cudnn.allow_tf32 = dtype == "tf32"
 
-    def build(self, op, dtype, p):
+    def build(self, op, dtype, params):
         """Callables that each launch the operator once, over different inputs."""
+        p = complete(op, dtype, params)
         t = self.torch
         f = t.nn.functional
         element = self.element(dtype)
@@ -437,8 +565,6 @@ class Operators:
                 return [lambda a=a, b=b: t._scaled_mm(a, b.t(), scale_a=one, scale_b=one, out_dtype=t.bfloat16)
                         for a, b in sets]
             if dtype == "int8":
-                if m <= 16:
-                    raise ValueError("int8 needs more than 16 rows")
                 return [lambda a=a, b=b: t._int_mm(a, b.t()) for a, b in sets]
             if dtype == "int4_weight":
                 copies = max(1, min(16, -(-self.rotate_bytes // (n * k // 2))))
@@ -475,10 +601,11 @@ class Operators:
                     f.conv2d(x, y, stride=p["stride"], padding=p["pad"], groups=g)
                     for x, y in self.copies([n * c * h * w, k * (c // g) * r * s], element)]
         if op == "sdpa":
-            b, h, kv, s, q_t, d = (p[x] for x in ("b", "h", "kv", "s", "t", "d"))
-            return [lambda q=q.view(b, h, s, d), k=k.view(b, kv, q_t, d), v=v.view(b, kv, q_t, d):
-                    f.scaled_dot_product_attention(q, k, v, is_causal=p["causal"], enable_gqa=h != kv)
-                    for q, k, v in self.copies([b * h * s * d, b * kv * q_t * d, b * kv * q_t * d], element)]
+            b, h, kv, s, q_t, d, dv = (p[x] for x in ("b", "h", "kv", "s", "t", "d", "dv"))
+            shared = {"enable_gqa": True} if h != kv else {}  # which old versions do not know
+            return [lambda q=q.view(b, h, s, d), k=k.view(b, kv, q_t, d), v=v.view(b, kv, q_t, dv):
+                    f.scaled_dot_product_attention(q, k, v, is_causal=bool(p["causal"]), **shared)
+                    for q, k, v in self.copies([b * h * s * d, b * kv * q_t * d, b * kv * q_t * dv], element)]
         if op == "embedding":
             vocab, width, tokens = p["vocab"], p["shape"][-1], math.prod(p["shape"][:-1])
             sets = self.copies([vocab * width], element)
@@ -486,7 +613,7 @@ class Operators:
             return [lambda i=i: f.embedding(ids[i % 8], sets[i % len(sets)][0].view(vocab, width))
                     for i in range(max(8, len(sets)))]
         if op in ("index_select", "index_add"):
-            rows, (count, width) = p["rows"], p["shape"]
+            rows, count, width = p["rows"], math.prod(p["shape"][:-1]), p["shape"][-1]
             ids = [t.randint(0, rows, (count,), device="cuda") for _ in range(8)]
             sets = self.copies([rows * width, count * width], element)
             if op == "index_select":
@@ -499,8 +626,8 @@ class Operators:
                 0, ids[i % 8], sets[i % len(sets)][1].view(count, width), alpha=1e-3) for i in range(max(8, len(sets)))]
         shape = p["shape"]
         count = math.prod(shape)
-        if op in ("add", "mul"):
-            function = t.add if op == "add" else t.mul
+        if op in ("add", "mul", "div", "pow"):
+            function = getattr(t, op)
             return [lambda x=x.view(shape), y=y.view(shape): function(x, y) for x, y in self.copies([count, count], element)]
         if op in ("layernorm", "rmsnorm"):
             width = shape[-1]
@@ -510,12 +637,13 @@ class Operators:
                 return [lambda x=x.view(shape): f.layer_norm(x, (width,), y, z) for (x,) in sets]
             return [lambda x=x.view(shape): f.rms_norm(x, (width,), y) for (x,) in sets]
         unary = {
-            "relu": f.relu, "gelu": f.gelu, "silu": f.silu, "tanh": t.tanh, "exp": t.exp, "copy": t.clone,
-            "softmax": lambda x: t.softmax(x, -1), "reduce_sum": lambda x: t.sum(x, p.get("axis", -1)),
-            "reduce_sum_axis0": lambda x: t.sum(x, 0), "reduce_max": lambda x: t.amax(x, -1),
+            "add_scalar": lambda x: t.add(x, 1.5), "mul_scalar": lambda x: t.mul(x, 1.5),
+            "div_scalar": lambda x: t.div(x, 1.5), "relu": f.relu, "gelu": f.gelu, "silu": f.silu, "tanh": t.tanh, "exp": t.exp, "copy": t.clone,
+            "softmax": lambda x: t.softmax(x, -1), "reduce_sum": lambda x: t.sum(x, p["axis"]),
+            "reduce_sum_axis0": lambda x: t.sum(x, 0), "reduce_max": lambda x: t.amax(x, p["axis"]),
             "transpose": lambda x: x.transpose(-1, -2).contiguous(),
             "permute": lambda x: x.permute(p["order"]).contiguous(), "cumsum": lambda x: t.cumsum(x, -1),
-            "topk": lambda x: t.topk(x, p.get("k", 8), -1), "sort": lambda x: t.sort(x, -1),
+            "topk": lambda x: t.topk(x, p["k"], -1), "sort": lambda x: t.sort(x, -1),
         }[op]
         return [lambda x=x.view(shape): unary(x) for (x,) in self.copies([count], element)]
 
@@ -524,8 +652,6 @@ class Prepared:
     """An operator captured into a graph, with the time of one launch as first seen."""
 
     def __init__(self, torch, pool, operators, op, dtype, params):
-        if operators.nothing_to_do(op, params):
-            raise ValueError("no kernel is launched")
         launches = operators.build(op, dtype, params)
         launches[0]()
         torch.cuda.synchronize()
@@ -569,6 +695,16 @@ class Prepared:
         return begin.elapsed_time(end) * 1e-3 / replays / self.nodes, clock, watts
 
 
+def bus_of(index):
+    """Where on the PCI bus the CUDA device is: NVML counts cards in another order, and those too that
+    CUDA_VISIBLE_DEVICES hides."""
+    cuda = ctypes.CDLL("libcuda.so.1")
+    device, bus = ctypes.c_int(), ctypes.create_string_buffer(32)
+    if cuda.cuInit(0) or cuda.cuDeviceGet(ctypes.byref(device), index) or cuda.cuDeviceGetPCIBusId(bus, len(bus), device):
+        sys.exit(f"CUDA has no device {index}")
+    return bus.value.decode()
+
+
 class Nvml:
     """The few readings needed from NVIDIA's management library."""
 
@@ -581,9 +717,11 @@ class Nvml:
 
     def __init__(self, index):
         self.library = ctypes.CDLL("libnvidia-ml.so.1")
-        self.library.nvmlInit_v2()
         self.device = ctypes.c_void_p()
-        self.library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(self.device))
+        bus = bus_of(index)
+        if self.library.nvmlInit_v2() or self.library.nvmlDeviceGetHandleByPciBusId_v2(
+                bus.encode(), ctypes.byref(self.device)):
+            sys.exit(f"NVIDIA's management library does not know the GPU at {bus}")
 
     def clock(self):
         value = ctypes.c_uint()
@@ -605,18 +743,28 @@ class Nvml:
         return value.value * 1e-3
 
 
+# What the installed PyTorch was said not to have.
+told = set()
+
+
 def made(wanted, make):
     """[(operator, what `make` made of it)], without those that cannot be, which are told of."""
     done = []
     for one in wanted:
         try:
             done.append((one, make(one)))
-        except (RuntimeError, ValueError, MemoryError, NotImplementedError) as error:
+        except CannotRun:  # of a designed sample; those of a table were told of when it was read
+            continue
+        except Exception as error:  # versions of PyTorch refuse what they lack in many ways
             reason = str(error).split("\n")[0]
-            if not isinstance(error, ValueError):
-                print(f"left out {key(*one)}: {reason}", file=sys.stderr)
             if "CUDA error" in reason and "CUBLAS" not in reason:
                 raise
+            if isinstance(error, (AttributeError, TypeError)):  # as will all others of its kind
+                if (one[:2], reason) not in told:
+                    print(f"left out {key(*one)} and whatever else needs it: {reason}", file=sys.stderr)
+                told.add((one[:2], reason))
+            else:
+                print(f"left out {key(*one)}: {reason}", file=sys.stderr)
     return done
 
 
@@ -632,13 +780,20 @@ def between_markers(events):
     return operators
 
 
-def kernel_names(torch, prepared):
-    """The device kernels of one launch of each, from one profile of them all."""
+def profile_of_kernels():
     from torch.profiler import ProfilerActivity, profile
 
+    try:
+        return profile(activities=[ProfilerActivity.CUDA], acc_events=True)
+    except TypeError:  # an old version, which keeps all events anyway
+        return profile(activities=[ProfilerActivity.CUDA])
+
+
+def kernel_names(torch, prepared):
+    """The device kernels of one launch of each, from one profile of them all."""
     names = []
     try:
-        with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as p:
+        with profile_of_kernels() as p:
             for one in prepared:
                 one.first()
                 torch.cuda.synchronize()
@@ -664,8 +819,6 @@ class Profiled:
 
     def run(self, wanted):
         """[(op, dtype, params), [seconds of each launch], number of its kernels, MHz, W]."""
-        from torch.profiler import ProfilerActivity, profile
-
         def launches_of(one):
             launches = self.operators.build(*one)
             launches[0]()
@@ -673,7 +826,7 @@ class Profiled:
 
         ready = made(wanted, launches_of)
         self.torch.cuda.synchronize()
-        with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as p:
+        with profile_of_kernels() as p:
             for (_, dtype, _), launches in ready:
                 self.operators.allow(dtype)
                 for i in range(self.rounds(launches)):
@@ -713,7 +866,15 @@ def rows_of(path):
 
 
 def keys_of(path):
-    return {(r["op"], r["dtype"], r["params"]) for r in rows_of(path)}
+    return {(r["op"], r["dtype"], as_written(r["params"])) for r in rows_of(path)}
+
+
+def as_written(params):
+    """Params as this script writes them, whatever spaces another has put between them."""
+    try:
+        return json.dumps(json.loads(params))
+    except (TypeError, ValueError):  # of a row that is none, which equals no operator
+        return params
 
 
 def columns_of(path):
@@ -722,7 +883,31 @@ def columns_of(path):
 
 
 def read_sample(path):
-    return [(r["op"], r["dtype"], json.loads(r["params"])) for r in rows_of(path)]
+    """Operators of a table; those that cannot be run are told of with their line."""
+    with (gzip.open if path.endswith(".gz") else open)(path, "rt", newline="", encoding="utf-8-sig") as source:
+        table = csv.DictReader(source)
+        missing = [c for c in ("op", "dtype", "params") if c not in (table.fieldnames or [])]
+        if missing:
+            sys.exit(f"{path}: there is no column '{missing[0]}'")
+        operators = []
+        for row in table:
+            try:
+                one = row["op"], row["dtype"], json.loads(row["params"] or "{}")
+                complete(*one)
+                operators.append(one)
+            except (CannotRun, ValueError) as error:
+                print(f"{path}:{table.line_num}: left out: {error}", file=sys.stderr)
+        return operators
+
+
+def drop_half_row(path):
+    """Cuts off what a run that was killed has left of a row."""
+    with open(path, "rb+") as table:
+        text = table.read()
+        whole = text.rfind(b"\n") + 1
+        if whole < len(text):
+            print(f"{path}: its last row is not whole and measured again", file=sys.stderr)
+            table.truncate(whole)
 
 
 def main():
@@ -756,20 +941,26 @@ def main():
 
     import torch
 
+    if not 0 <= options.device < torch.cuda.device_count():
+        sys.exit(f"PyTorch {torch.__version__} sees {torch.cuda.device_count()} CUDA devices, none of them {options.device}")
     torch.cuda.set_device(options.device)
     torch.backends.cudnn.benchmark = True  # as those who time convolutions run them
     nvml = Nvml(options.device)
-    properties = torch.cuda.get_device_properties(0)
+    properties = torch.cuda.get_device_properties(options.device)
     run = options.run or time.strftime("%Y%m%d-%H%M")
-    print(f"{properties.name}, {properties.multi_processor_count} SMs, L2 {properties.L2_cache_size >> 20} MiB, "
+    # Versions before 2.5 do not say; the largest L2 they met is Ada's of 72 MiB.
+    l2_bytes = getattr(properties, "L2_cache_size", 72 << 20)
+    print(f"{properties.name}, {properties.multi_processor_count} SMs, L2 {l2_bytes >> 20} MiB, "
           f"PyTorch {torch.__version__}, CUDA {torch.version.cuda}, run {run}", file=sys.stderr)
-    operators = Operators(torch, 2 * properties.L2_cache_size)
+    operators = Operators(torch, 2 * l2_bytes, properties.total_memory)
     columns = SUSTAINED_COLUMNS if options.sustained else PROFILED_COLUMNS if options.profiled else COLUMNS
     if os.path.exists(options.out) and columns_of(options.out) not in ([], columns):
         sys.exit(f"{options.out} was measured by another protocol: its columns are not {','.join(columns)}")
-    done = keys_of(options.out) if os.path.exists(options.out) else set()
+    fresh = not os.path.exists(options.out) or os.path.getsize(options.out) == 0
+    if not fresh:
+        drop_half_row(options.out)
+    done = set() if fresh else keys_of(options.out)
     excluded = set().union(*(keys_of(path) for path in options.exclude)) if options.exclude else set()
-    fresh = not done
     deadline = time.monotonic() + 60 * options.minutes
     stream = iter(read_sample(options.source)) if options.source else sample(
         options.seed, families, options.most_flops)

@@ -47,7 +47,10 @@ struct DeviceOptions {
   std::string device;
   std::vector<std::string> sets;  ///< path=value
 
-  void declare(CLI::App& app, bool required);
+  /// A program may run on a cluster's device, under changed figures of its stack.
+  void declare_for_program(CLI::App& app);
+  /// Single operators run on a device alone.
+  void declare_for_operators(CLI::App& app);
   std::vector<Override> overrides() const { return read_overrides(sets); }
 };
 

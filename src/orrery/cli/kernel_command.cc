@@ -26,7 +26,7 @@ std::string operators_help() {
 class KernelCommand final : public Command {
  public:
   void declare(CLI::App& app) override {
-    device_.declare(app, true);
+    device_.declare_for_operators(app);
     app.add_option("--batch", input_, "CSV with the columns op, dtype, params and perhaps sm_mhz")
         ->type_name("FILE")
         ->required();

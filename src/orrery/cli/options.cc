@@ -70,25 +70,41 @@ ReadOptions WorkloadOptions::resolved() const {
   return resolved;
 }
 
-void DeviceOptions::declare(CLI::App& app, bool required) {
-  auto* option =
-      app.add_option(
-             "--on", device,
-             "The device: a name that 'orrery hardware' lists, or a YAML file of your own; of a "
-             "cluster one device, with collectives on its network")
-          ->type_name("DEVICE");
-  if (required) option->required();
-  declare_set(app, sets);
+namespace {
+
+void declare_device(CLI::App& app, std::string& device, const std::string& of_clusters) {
+  app.add_option("--on", device,
+                 "The device: a name that 'orrery hardware' lists, or a YAML file of your own" +
+                     of_clusters)
+      ->type_name("DEVICE")
+      ->required();
 }
 
-void declare_set(CLI::App& app, std::vector<std::string>& sets) {
+void declare_changes(CLI::App& app, std::vector<std::string>& sets, const std::string& of_stacks) {
   app.add_option(
          "--set", sets,
          "What if a figure were another, e.g. memory.bandwidth=6TB/s ('orrery hardware DEVICE' "
-         "lists the paths), or the stack's, e.g. stack.dispatch=20us")
+         "lists the paths)" +
+             of_stacks)
       ->type_name("PATH=QUANTITY")
       ->expected(1)
       ->take_all();
+}
+
+}  // namespace
+
+void DeviceOptions::declare_for_program(CLI::App& app) {
+  declare_device(app, device, "; of a cluster one device, with collectives on its network");
+  declare_set(app, sets);
+}
+
+void DeviceOptions::declare_for_operators(CLI::App& app) {
+  declare_device(app, device, "");
+  declare_changes(app, sets, "");
+}
+
+void declare_set(CLI::App& app, std::vector<std::string>& sets) {
+  declare_changes(app, sets, ", or the stack's, e.g. stack.dispatch=20us");
 }
 
 std::vector<Override> read_overrides(const std::vector<std::string>& sets) {

@@ -15,7 +15,7 @@ namespace {
 class PredictCommand final : public Command {
  public:
   void declare(CLI::App& app) override {
-    device_.declare(app, true);
+    device_.declare_for_program(app);
     workload_.declare(app);
     app.add_option("--stack", stack_, "The software that runs it (see 'orrery models')")
         ->type_name("STACK")

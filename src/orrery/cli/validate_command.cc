@@ -16,7 +16,7 @@ class ValidateCommand final : public Command {
                    "Measured kernels: op, dtype, params, us and perhaps sm_mhz, or a table of "
                    "aiconfigurator's or NeuSight's")
         ->required();
-    device_.declare(app, true);
+    device_.declare_for_operators(app);
     app.add_option("--stack", request_.stack, "Whose kernels were measured (see 'orrery models')")
         ->type_name("STACK")
         ->capture_default_str();

@@ -75,6 +75,19 @@ constexpr const char* kAnyDevice = "generic";
 /// The stack whose kernels tools/measure/kernels.py times one by one.
 constexpr std::string_view kOneByOne = "torch";
 
+/// The stack that is written in PyTorch, whose kernels it launches where it has none.
+constexpr std::string_view kInPyTorch = "vllm";
+/// How many times as wide intervals are of kernels that another stack lends: it may bring
+/// another version, and is timed by itself. A stated prior.
+constexpr double kWiderWhereLent = 2;
+
+/// Whether a stack written in PyTorch has no kernel of its own for the class. vLLM has for norms
+/// and the softmax of routers (csrc/layernorm_kernels.cu, csrc/moe/topk_softmax_kernels.cu); the
+/// sums and look-ups of its steps were checked as the data sheet times them (docs/validation.md).
+bool is_lent(TileClass tile_class) {
+  return tile_class == TileClass::kScan || tile_class == TileClass::kMove;
+}
+
 /// "torch-eager" and "torch".
 std::array<std::string, 2> with_family(const std::string& stack) {
   return {stack, stack.substr(0, stack.find('-'))};
@@ -120,7 +133,8 @@ std::shared_ptr<const PowerFit> load_power_fit(const Binding& binding) {
 
 FitChoice::FitChoice(const Device& device, const Binding& binding)
     : device_(device.name), stack_(binding.stack), figures_(TileGpu(device).figures()) {
-  if (!binding.fit.empty()) candidates_.push_back({binding.fit, Origin::kUser, false, nullptr});
+  if (!binding.fit.empty())
+    candidates_.push_back({binding.fit, Origin::kUser, false, false, nullptr});
   const std::string folder = kernels_folder(binding).string();
   add_candidates(folder, device_, Origin::kOwn);
   if (!device.kernels_like.empty() && device.kernels_like != device_)
@@ -135,8 +149,10 @@ void FitChoice::add_candidates(const std::string& folder, const std::string& dev
   auto fits = fits_of_device(folder, device);
   for (const std::string& stack : with_family(stack_))
     if (const auto found = fits.extract(stack); !found.empty())
-      candidates_.push_back({found.mapped(), origin, false, nullptr});
-  for (const auto& [stack, path] : fits) candidates_.push_back({path, origin, true, nullptr});
+      candidates_.push_back({found.mapped(), origin, false, false, nullptr});
+  const bool in_pytorch = with_family(stack_).back() == kInPyTorch;
+  for (const auto& [stack, path] : fits)
+    candidates_.push_back({path, origin, true, in_pytorch && stack == kOneByOne, nullptr});
 }
 
 const FitChoice::OfClass& FitChoice::of(TileClass tile_class) const {
@@ -148,7 +164,8 @@ const FitChoice::OfClass& FitChoice::of(TileClass tile_class) const {
 FitChoice::OfClass FitChoice::choose(TileClass tile_class, ClassFit& widened) const {
   const std::lock_guard lock(reading_);
   for (Candidate& candidate : candidates_) {
-    if (candidate.other_stack && !is_shared_by_stacks(tile_class)) continue;
+    const bool shared = !candidate.other_stack || is_shared_by_stacks(tile_class);
+    if (!shared && !(candidate.lends && is_lent(tile_class))) continue;
     if (candidate.fit == nullptr) candidate.fit = load_tile_fit(candidate.path);
     // A product that quantises on its way is another kernel than the library's alone.
     if (candidate.other_stack && candidate.fit->protocol.quantizes &&
@@ -159,10 +176,17 @@ FitChoice::OfClass FitChoice::choose(TileClass tile_class, ClassFit& widened) co
         widened = seen_from(figures_, *candidate.fit, *fit);
         fit = &widened;
       }
+      if (!shared) {
+        widened = *fit;
+        widened.low *= kWiderWhereLent;
+        widened.high *= kWiderWhereLent;
+        fit = &widened;
+      }
       return {fit, candidate.fit->protocol,
               !was_measured(*candidate.fit, device_) && candidate.fit->stack == kOneByOne,
               candidate.origin == Origin::kAlike,
-              gap_of(tile_class, candidate, &candidate == candidates_.data())};
+              gap_of(tile_class, candidate, shared && &candidate == candidates_.data()) +
+                  (shared ? "" : ", in intervals twice as wide")};
     }
   }
   if (candidates_.empty())
@@ -177,8 +201,8 @@ FitChoice::OfClass FitChoice::choose(TileClass tile_class, ClassFit& widened) co
           {},
           false,
           false,
-          fmt::format("{} were not measured: timed by the data sheet of {} alone",
-                      in_words(tile_class), device_)};
+          fmt::format("{} were not measured under {}: timed by the data sheet of {} alone",
+                      in_words(tile_class), stack_, device_)};
 }
 
 std::string FitChoice::gap_of(TileClass tile_class, const Candidate& candidate, bool first) const {

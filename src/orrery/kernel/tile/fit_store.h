@@ -34,7 +34,8 @@ void require_tile_device(const Device& device);
 ///   2. the folder's kernels/DEVICE.STACK.json, or one over several,
 ///   kernels/DEVICE+DEVICE….STACK.json;
 ///   3. that of the stack's family: kernels/DEVICE.torch.json for torch-eager;
-///   4. the device's fits under other stacks, by name, for kernels that stacks share;
+///   4. the device's fits under other stacks, by name, for kernels that stacks share, and for
+///      those of PyTorch that vLLM launches where it has none of its own, in wider intervals;
 ///   5. those of `Device::kernels_like`, a device of the same chip, in the order of 2 to 4;
 ///   6. kernels/generic.STACK.json, over several devices, likewise.
 /// A class of kernels is answered by the first that knows it. Files are read when the
@@ -60,12 +61,13 @@ class FitChoice {
     std::string path;
     Origin origin;
     bool other_stack = false;
+    bool lends = false;  ///< The stack launches that other one's kernels where it has none.
     std::shared_ptr<const TileFit> fit;  ///< Null until read.
   };
   struct Slot {
     std::once_flag once;
     OfClass chosen;
-    ClassFit widened;  // as this device sees a fit over others
+    ClassFit widened;  // as this device sees a fit over others, or this stack one of another
   };
 
   void add_candidates(const std::string& folder, const std::string& device, Origin origin);

@@ -311,7 +311,47 @@ TEST_F(TileModelTest, AClassThatAFitLacksIsTakenFromTheNext) {
   const Kernel sort = operator_kernel("sort", "fp32", R"({"shape": [64, 64]})");
   EXPECT_NEAR(factor(*predictor, sort), 1, 1e-9);
   EXPECT_THAT(predictor->gaps(sort),
-              ElementsAre("scan kernels were not measured: timed by the data sheet of h200 alone"));
+              ElementsAre("scan kernels were not measured under torch-eager: timed by the data "
+                          "sheet of h200 alone"));
+}
+
+TEST_F(TileModelTest, VllmTakesPyTorchsKernelsWhereItHasNoneOfItsOwn) {
+  ship("h200.torch.json", constant_fit("h200", "torch", 3,
+                                       {TileClass::kProduct, TileClass::kSoftmax, TileClass::kScan,
+                                        TileClass::kNormalization}));
+  ship("h200.vllm.json", constant_fit("h200", "vllm", 2, {TileClass::kProduct}));
+  const std::string shape = R"({"shape": [8192, 8192]})";
+  const Kernel sort = operator_kernel("sort", "bf16", shape);
+  const Kernel norm = operator_kernel("rmsnorm", "bf16", shape);
+  EXPECT_NEAR(product_factor("vllm"), 2, 1e-5);
+  EXPECT_NEAR(factor(*bound("vllm"), sort), 3, 1e-5);
+  EXPECT_THAT(gaps("vllm", sort),
+              ElementsAre("scan kernels of h200 were not measured under vllm: taken as they are "
+                          "under torch, in intervals twice as wide"));
+  Estimate own, lent;
+  bound("torch-eager")->predict({&sort, 1}, {}, {&own, 1});
+  bound("vllm")->predict({&sort, 1}, {}, {&lent, 1});
+  EXPECT_NEAR(interval(own).high / own.seconds, std::exp(0.1), 1e-5);
+  EXPECT_NEAR(interval(lent).high / lent.seconds, std::exp(0.2), 1e-5);
+  // vLLM has norms and softmax of its own; XLA writes all such kernels itself.
+  EXPECT_NEAR(factor(*bound("vllm"), norm), 1, 1e-9);
+  EXPECT_NEAR(factor(*bound("vllm"), operator_kernel("softmax", "bf16", shape)), 1, 1e-9);
+  EXPECT_NEAR(factor(*bound("xla"), sort), 1, 1e-9);
+  EXPECT_THAT(gaps("xla", sort),
+              ElementsAre("scan kernels were not measured under xla: timed by the data sheet of "
+                          "h200 alone"));
+}
+
+TEST_F(TileModelTest, IntervalsOfLentFitsOverOtherDevicesAreWiderToo) {
+  TileFit fit = constant_fit("generic", "torch", 3, {TileClass::kScan});
+  ship("generic.torch.json", fit);
+  const Kernel sort = operator_kernel("sort", "bf16", R"({"shape": [8192, 8192]})");
+  Estimate lent;
+  bound("vllm")->predict({&sort, 1}, {}, {&lent, 1});
+  EXPECT_NEAR(interval(lent).high / lent.seconds, std::exp(0.2), 1e-5);
+  EXPECT_THAT(gaps("vllm", sort),
+              ElementsAre("scan kernels of h200 were not measured: predicted by a fit over other "
+                          "devices under torch, in intervals twice as wide"));
 }
 
 TEST_F(TileModelTest, AFitOfTheUsersOwnWins) {
