@@ -59,7 +59,7 @@ TEST_P(Accuracy, OperatorsOnH200) {
                     std::string(table.at(i, table.required_column("dtype"))),
                     std::string(table.at(i, table.required_column("params"))),
                     number(table, i, "sm_mhz"), table.line(i)});
-  const auto answers = session.predict_operators(request, rows);
+  const auto answers = session.predict_operators(request, rows).kernels;
   Errors errors;
   for (size_t i = 0; i < answers.size(); ++i)
     errors.add(answers[i].predicted_us, answers[i].low_us, answers[i].high_us,

@@ -718,20 +718,21 @@ std::string to_json(const InspectAnswer& a) {
 }
 
 std::string operators_json(const std::vector<OperatorRow>& rows,
-                           const std::vector<OperatorAnswer>& answers) {
+                           const OperatorAnswers& answers) {
   Json list = Json::array();
-  for (size_t i = 0; i < answers.size(); ++i) {
+  for (size_t i = 0; i < answers.kernels.size(); ++i) {
+    const OperatorAnswer& answer = answers.kernels[i];
     Json row = {{"op", rows[i].op},
                 {"dtype", rows[i].dtype},
                 {"params", Json::parse(rows[i].params, nullptr, false)}};
     if (rows[i].sm_mhz > 0) row["sm_mhz"] = rows[i].sm_mhz;
-    row["predicted_us"] = answers[i].predicted_us;
-    row["low_us"] = answers[i].low_us;
-    row["high_us"] = answers[i].high_us;
-    row["model"] = answers[i].model;
+    row["predicted_us"] = answer.predicted_us;
+    row["low_us"] = answer.low_us;
+    row["high_us"] = answer.high_us;
+    row["model"] = answer.model;
     list.push_back(std::move(row));
   }
-  return write({{"schema", schema("kernel")}, {"kernels", list}});
+  return write({{"schema", schema("kernel")}, {"kernels", list}, {"gaps", answers.gaps}});
 }
 
 std::string hardware_json(const Catalogue& catalogue, const std::string& name,

@@ -4,6 +4,7 @@
 
 #include <stdexcept>
 
+#include "orrery/api/append_new.h"
 #include "orrery/api/measured_rows.h"
 #include "orrery/api/model_choice.h"
 #include "orrery/api/session.h"
@@ -45,9 +46,12 @@ class OperatorBlock {
           "it: give one of them");
     clocks_ = clock_range(device);
     predictor_ = bind_choice(request, device, request.stack, data_folder, catalogue);
+    gaps_ = device.gaps;
+    append_new(gaps_, predictor_->gaps(point_));
   }
 
   const Predictor& predictor() const { return *predictor_; }
+  const std::vector<std::string>& gaps() const { return gaps_; }
   size_t size() const { return size_; }
   bool full() const { return size_ == kBlock; }
   void clear() { size_ = 0; }
@@ -68,6 +72,7 @@ class OperatorBlock {
                     "sm_mhz: " + clocks_.refusal(sm_mhz));
       points_[size_].clock = Hertz(sm_mhz * 1e6);
     }
+    note_gaps(op, dtype, kernels_[size_]);
     ++size_;
   }
   void predict() {
@@ -78,6 +83,25 @@ class OperatorBlock {
   TimeInterval at(size_t row) const { return interval(estimates_[row]); }
 
  private:
+  /// Kernels of one operator, type and shape of work have the same gaps.
+  void note_gaps(std::string_view op, std::string_view dtype, const Kernel& kernel) {
+    const auto alike = [&](const Known& k) {
+      return k.op == op && k.dtype == dtype && k.shape == kernel.shape.index();
+    };
+    if (!known_.empty() && alike(known_[last_])) return;
+    last_ = static_cast<size_t>(std::ranges::find_if(known_, alike) - known_.begin());
+    if (last_ < known_.size()) return;
+    known_.push_back({std::string(op), std::string(dtype), kernel.shape.index()});
+    append_new(gaps_, predictor_->gaps(kernel));
+  }
+
+  struct Known {
+    std::string op, dtype;
+    size_t shape;
+  };
+  std::vector<Known> known_;
+  size_t last_ = 0;
+  std::vector<std::string> gaps_;
   OperatingPoint point_;
   ClockRange clocks_;
   std::unique_ptr<Predictor> predictor_;
@@ -154,11 +178,11 @@ std::vector<OperatorRow> read_operators(const Source& table) {
   return rows;
 }
 
-std::vector<OperatorAnswer> Session::predict_operators(const KernelRequest& request,
-                                                       const std::vector<OperatorRow>& rows) const {
+OperatorAnswers Session::predict_operators(const KernelRequest& request,
+                                           const std::vector<OperatorRow>& rows) const {
   OperatorBlock block(catalogue_, data_folder_, request);
-  std::vector<OperatorAnswer> answers;
-  answers.reserve(rows.size());
+  OperatorAnswers answers;
+  answers.kernels.reserve(rows.size());
   for (const OperatorRow& row : rows) {
     block.add(row.op, row.dtype, row.params, row.sm_mhz, [&](Cell cell) -> SourceLocation {
       const auto c = static_cast<size_t>(cell);
@@ -169,16 +193,18 @@ std::vector<OperatorAnswer> Session::predict_operators(const KernelRequest& requ
     block.predict();
     for (size_t i = 0; i < block.size(); ++i) {
       const TimeInterval t = block.at(i);
-      answers.push_back({t.value.value * 1e6, t.low.value * 1e6, t.high.value * 1e6,
+      answers.kernels.push_back({t.value.value * 1e6, t.low.value * 1e6, t.high.value * 1e6,
                          std::string(block.predictor().name())});
     }
     block.clear();
   }
+  answers.gaps = block.gaps();
   return answers;
 }
 
-void Session::predict_table(const KernelRequest& request, const Source& table,
-                            const std::function<void(std::string_view)>& write) const {
+std::vector<std::string> Session::predict_table(
+    const KernelRequest& request, const Source& table,
+    const std::function<void(std::string_view)>& write) const {
   OperatorBlock block(catalogue_, data_folder_, request);
   CsvReader reader(table);
   const OperatorColumns columns(reader);
@@ -205,7 +231,7 @@ void Session::predict_table(const KernelRequest& request, const Source& table,
       block.add(columns.op(), columns.dtype(), columns.params(), columns.sm_mhz(),
                 [&](Cell cell) { return columns.location(cell); });
     }
-    if (block.size() == 0) return;
+    if (block.size() == 0) return block.gaps();
     block.predict();
     if (text.size() < longest) text.resize(longest);
     char* at = text.data();

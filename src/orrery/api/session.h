@@ -122,6 +122,11 @@ struct OperatorAnswer {
   std::string model;
 };
 
+struct OperatorAnswers {
+  std::vector<OperatorAnswer> kernels;
+  std::vector<std::string> gaps;  ///< What was not modelled, or not measured, of any of them.
+};
+
 struct KernelRequest : ModelChoice {
   std::string table;  ///< Where the rows came from, for messages.
   std::string device;
@@ -192,13 +197,14 @@ class Session {
   PredictAnswer predict(const PredictRequest& request) const;
   /// One workload on several devices, against the first of them (api/compare.h).
   CompareAnswer compare(const CompareRequest& request) const;
-  std::vector<OperatorAnswer> predict_operators(const KernelRequest& request,
-                                                const std::vector<OperatorRow>& rows) const;
+  OperatorAnswers predict_operators(const KernelRequest& request,
+                                    const std::vector<OperatorRow>& rows) const;
   /// The CSV `table` with the columns predicted_us, low_us, high_us and model added,
   /// given to `write` piece by piece: its rows are read, predicted and forgotten, a
-  /// million a second, whatever the length of the table. Rows keep their own quoting.
-  void predict_table(const KernelRequest& request, const Source& table,
-                     const std::function<void(std::string_view)>& write) const;
+  /// million a second, whatever the length of the table. Rows keep their own quoting. Gives back the
+  /// gaps.
+  std::vector<std::string> predict_table(const KernelRequest& request, const Source& table,
+                                         const std::function<void(std::string_view)>& write) const;
   /// Fits the kernel model `tile` to measurements of a device and writes the fit.
   CalibrateAnswer calibrate(const CalibrateRequest& request) const;
   /// Compares measurements with predictions at each row's own clock.
@@ -257,8 +263,7 @@ class Session {
 std::string to_json(const PredictAnswer& answer, const PredictRequest& request);
 std::string to_json(const InspectAnswer& answer);
 std::string to_json(const ReplayAnswer& answer, const ReplayRequest& request);
-std::string operators_json(const std::vector<OperatorRow>& rows,
-                           const std::vector<OperatorAnswer>& answers);
+std::string operators_json(const std::vector<OperatorRow>& rows, const OperatorAnswers& answers);
 std::string hardware_json(const Catalogue& catalogue, const std::string& name,
                           const std::vector<Override>& overrides);
 std::string models_json(const Session& session);

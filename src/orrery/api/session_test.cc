@@ -335,7 +335,7 @@ TEST_F(SessionTest, Operators) {
   const std::vector<OperatorRow> rows = {
       {"gemm", "bf16", R"({"m": 4096, "n": 4096, "k": 4096})", 0, 2},
       {"gemm", "bf16", R"({"m": 4096, "n": 4096, "k": 4096})", 915, 3}};
-  const auto answers = session_.predict_operators(request, rows);
+  const auto answers = session_.predict_operators(request, rows).kernels;
   ASSERT_EQ(answers.size(), 2u);
   EXPECT_NEAR(answers[0].predicted_us, 138.912, 0.001);
   EXPECT_NEAR(answers[1].predicted_us, 2 * 138.912, 0.002);
@@ -386,7 +386,7 @@ TEST_F(SessionTest, ATableOfOperators) {
   const std::string written = predicted(text);
   // The same rows through the other door.
   const auto rows = read_operators(Source::from_memory("ops.csv", text));
-  const auto answers = session_.predict_operators(request, rows);
+  const auto answers = session_.predict_operators(request, rows).kernels;
   ASSERT_EQ(answers.size(), static_cast<size_t>(kRows));
   const CsvTable table = CsvTable::parse(Source::from_memory("out.csv", written));
   ASSERT_EQ(table.rows(), static_cast<size_t>(kRows));
