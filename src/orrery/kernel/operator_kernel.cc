@@ -371,12 +371,12 @@ class OperatorBuilder {
   void top_k() {
     refuse_scales();
     const auto dims = p_.shape();
-    const int64_t k = p_.size(P::k_k, std::min<int64_t>(8, dims.back()));
-    if (k > dims.back())
+    const int64_t k = p_.size(P::k_k, 8);
+    if (p_.has(P::k_k) && k > dims.back())
       throw std::invalid_argument(
           fmt::format("params: 'k' must not exceed the row width {}, found {}", dims.back(), k));
     const TensorSize x = tensor(type_.storage, dims);
-    const int64_t kept = x.elements / dims.back() * k;
+    const int64_t kept = x.elements / dims.back() * std::min(k, dims.back());
     begin_rows(Opcode::k_top_k, dims, static_cast<int64_t>(dims.size()) - 1);
     read_whole(x);
     write_whole(tensor(type_.storage, {kept}));
