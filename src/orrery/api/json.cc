@@ -717,8 +717,7 @@ std::string to_json(const InspectAnswer& a) {
   return write(json);
 }
 
-std::string operators_json(const std::vector<OperatorRow>& rows,
-                           const OperatorAnswers& answers) {
+std::string operators_json(const std::vector<OperatorRow>& rows, const OperatorAnswers& answers) {
   Json list = Json::array();
   for (size_t i = 0; i < answers.kernels.size(); ++i) {
     const OperatorAnswer& answer = answers.kernels[i];

@@ -194,7 +194,7 @@ OperatorAnswers Session::predict_operators(const KernelRequest& request,
     for (size_t i = 0; i < block.size(); ++i) {
       const TimeInterval t = block.at(i);
       answers.kernels.push_back({t.value.value * 1e6, t.low.value * 1e6, t.high.value * 1e6,
-                         std::string(block.predictor().name())});
+                                 std::string(block.predictor().name())});
     }
     block.clear();
   }

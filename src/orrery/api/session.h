@@ -201,8 +201,8 @@ class Session {
                                     const std::vector<OperatorRow>& rows) const;
   /// The CSV `table` with the columns predicted_us, low_us, high_us and model added,
   /// given to `write` piece by piece: its rows are read, predicted and forgotten, a
-  /// million a second, whatever the length of the table. Rows keep their own quoting. Gives back the
-  /// gaps.
+  /// million a second, whatever the length of the table. Rows keep their own quoting. Gives back
+  /// the gaps.
   std::vector<std::string> predict_table(const KernelRequest& request, const Source& table,
                                          const std::function<void(std::string_view)>& write) const;
   /// Fits the kernel model `tile` to measurements of a device and writes the fit.

@@ -57,8 +57,8 @@ class KernelCommand final : public Command {
       const std::vector<OperatorRow> rows = read_operators(table);
       out.write(operators_json(rows, session.predict_operators(request, rows)) + "\n");
     } else {
-      for (const std::string& gap : session.predict_table(
-               request, table, [&](std::string_view text) { out.write(text); }))
+      for (const std::string& gap :
+           session.predict_table(request, table, [&](std::string_view text) { out.write(text); }))
         fmt::print(stderr, "not modelled: {}\n", gap);
     }
     out.commit();

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <utility>
 
 #include "orrery/kernel/profile/measured_estimate.h"
 #include "orrery/kernel/profile/measured_profile.h"
+#include "orrery/kernel/profile/physical_time.h"
 
 namespace orrery {
 namespace {
@@ -12,9 +15,11 @@ namespace {
 class ProfilePredictor final : public Predictor {
  public:
   ProfilePredictor(const Device& device, const Binding& binding)
-      : profile_(device, binding.profile),
+      : profile_(device.as_described ? *device.as_described : device, binding.profile),
         otherwise_(without_profile(device, binding)),
-        idle_(device.idle_power) {}
+        idle_(device.idle_power) {
+    if (device.as_described) what_if_.emplace(*device.as_described, device);
+  }
 
   std::string_view name() const override { return "profile"; }
 
@@ -22,8 +27,10 @@ class ProfilePredictor final : public Predictor {
                std::span<Estimate> estimates) const override {
     otherwise_->predict(kernels, points, estimates);
     for (size_t i = 0; i < kernels.size(); ++i)
-      if (const auto reading = profile_.find(kernels[i], points[i]))
+      if (const auto reading = profile_.find(kernels[i], points[i])) {
         estimates[i] = measured_estimate(*reading, estimates[i], idle_);
+        if (what_if_) estimates[i].seconds = estimates[i].seconds * moved(kernels[i], points[i]);
+      }
   }
 
   Explanation explain(const Kernel& kernel, const OperatingPoint& point) const override {
@@ -41,9 +48,17 @@ class ProfilePredictor final : public Predictor {
   }
 
  private:
+  /// Rows were measured on the device as it is: a what-if moves them as it moves the physical
+  /// estimate.
+  double moved(const Kernel& kernel, const OperatingPoint& point) const {
+    const double before = what_if_->first.of(kernel, point.clock).seconds;
+    return before > 0 ? what_if_->second.of(kernel, point.clock).seconds / before : 1;
+  }
+
   MeasuredProfile profile_;
   std::unique_ptr<Predictor> otherwise_;
   Watts idle_;
+  std::optional<std::pair<PhysicalModel, PhysicalModel>> what_if_;  // before, and with it
 };
 
 class Profile final : public KernelModel {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "orrery/base/error.h"
+#include "orrery/hardware/catalogue.h"
 #include "orrery/kernel/kernel_model.h"
 #include "orrery/kernel/operator_kernel.h"
 #include "orrery/kernel/profile/profile_for_test.h"
@@ -22,13 +23,14 @@ constexpr const char* kTable =
     "add,bf16,{\"shape\": [16777216]},28,500\n"
     "add,bf16,{\"shape\": [33554432]},52,520\n";
 
-std::unique_ptr<Predictor> bound(const std::string& model, const std::string& table) {
+std::unique_ptr<Predictor> bound(const std::string& model, const std::string& table,
+                                 const Device& device = catalogue_device("h200")) {
   Binding binding;
   binding.profile = table;
   return Registry<KernelModel>::instance()
       .at(model, "kernel model")
       .create()
-      ->bind(catalogue_device("h200"), binding);
+      ->bind(device, binding);
 }
 
 Estimate estimate(const Predictor& predictor, const Kernel& kernel) {
@@ -49,6 +51,18 @@ TEST(ProfileModel, MeasuredTimePowerAndInterval) {
   EXPECT_THAT(profile->gaps(add), IsEmpty());
   EXPECT_EQ(profile->explain(add, {}).bound, "memory");
   EXPECT_THAT(profile->provenance(), Contains(Pair("profile", HasSubstr("2 rows of 2 kernels"))));
+}
+
+TEST(ProfileModel, AWhatIfMovesMeasuredRowsAsItMovesPhysics) {
+  const Device half =
+      Catalogue(ORRERY_SOURCE_DIR "/hardware").device("h200", {{"memory.bandwidth", "2.4 TB/s"}});
+  const Kernel add = operator_kernel("add", "bf16", R"({"shape": [16777216]})");
+  // 101 MB: 21 us at 4.8 TB/s and 42 at half of it, beside a floor of some 2.
+  const std::string table = written("t.csv", kTable);
+  const double ratio = estimate(*bound("profile", table, half), add).seconds /
+                       estimate(*bound("profile", table), add).seconds;
+  EXPECT_GT(ratio, 1.85);
+  EXPECT_LT(ratio, 1.96);
 }
 
 TEST(ProfileModel, KindsTheTableLacksAreThoseOfAuto) {
