@@ -128,8 +128,8 @@ void ServingOptions::declare_engine(CLI::App& app) {
       ->check(CLI::Range(0.0, 1.0));
   app.add_option(
          "--dtype", dtype,
-         "Number format of weights: bf16, fp8, fp8_block, fp4, int4_weight; the model's own "
-         "unless given")
+         "Number format of weights: bf16, fp8, fp8_block, fp4, or four bits that are multiplied as "
+         "16: int4_weight, fp4_weight; the model's own unless given")
       ->type_name("T");
   app.add_option("--expert-dtype", expert_dtype, "… of experts, where they differ")->type_name("T");
   app.add_option("--kv-dtype", kv_dtype, "Number format of keys and values: bf16 or fp8")
