@@ -30,6 +30,7 @@ ReplicaOptions replica_options(const ServingRequest& request, const EnginePool& 
   options.scheduler = request.scheduler;
   options.scheduler.max_batched_tokens = pool.request.max_batched_tokens;
   options.scheduler.max_seqs = pool.request.max_seqs;
+  options.positions = pool.engine.model.longest;
   options.ranks = pool.request.layout.attention_data;
   options.asynchronous = is_asynchronous(request, pool.engine);
   options.ahead = options.asynchronous;

@@ -84,7 +84,8 @@ void ServingOptions::declare_engine(CLI::App& app) {
       ->type_name("N")
       ->check(CLI::Range(int64_t{1}, kMost));
   app.add_option("--max-length", request.scheduler.max_length,
-                 "Tokens of a sequence at most; longer requests are rejected")
+                 "Tokens of a sequence at most, what the model was made for unless given; longer "
+                 "requests are rejected")
       ->type_name("N")
       ->check(CLI::Range(int64_t{1}, kMost));
   app.add_option("--watermark", request.scheduler.watermark,
@@ -118,14 +119,18 @@ void ServingOptions::declare_engine(CLI::App& app) {
                  "Tokens of an answer that go to the user together (stream_interval)")
       ->type_name("N")
       ->check(CLI::Range(int64_t{1}, kMost));
-  app.add_option("--draft", request.speculation.draft_tokens,
-                 "Speculation: tokens guessed ahead of each step")
-      ->type_name("N")
-      ->check(CLI::Range(1, 64));
-  app.add_option("--acceptance", request.speculation.acceptance,
-                 "Speculation: how likely a guess is right where those before it were")
-      ->type_name("P")
-      ->check(CLI::Range(0.0, 1.0));
+  CLI::Option* draft = app.add_option("--draft", request.speculation.draft_tokens,
+                                      "Speculation: tokens guessed ahead of each step; what "
+                                      "guesses them costs nothing here")
+                           ->type_name("N")
+                           ->check(CLI::Range(1, 64));
+  CLI::Option* acceptance =
+      app.add_option("--acceptance", request.speculation.acceptance,
+                     "Speculation: how likely a guess is right where those before it were")
+          ->type_name("P")
+          ->check(CLI::Range(0.0, 1.0))
+          ->needs(draft);
+  draft->needs(acceptance);
   app.add_option(
          "--dtype", dtype,
          "Number format of weights: bf16, fp8, fp8_block, fp4, or four bits that are multiplied as "

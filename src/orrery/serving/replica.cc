@@ -80,7 +80,9 @@ Replica::Replica(const StepTimes& times, const KvRoom& room, const ReplicaOption
 
 bool Replica::fits(const Request& request) const {
   const int64_t total = int64_t{request.prompt} + request.output;
-  if (scheduler_options_.max_length > 0 && total > scheduler_options_.max_length) return false;
+  const int64_t told = scheduler_options_.max_length;
+  const int64_t longest = told > 0 ? told : options_.positions;
+  if (longest > 0 && total > longest) return false;
   return policies_.front()->fits(room_, request.prompt, options_.prefill_only ? 1 : request.output);
 }
 

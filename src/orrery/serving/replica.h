@@ -23,6 +23,9 @@ struct Speculation {
 
 struct ReplicaOptions {
   SchedulerOptions scheduler;
+  /// Tokens of a sequence at most that the model takes, unless the scheduler's max_length says
+  /// another number; 0: any.
+  int64_t positions = 0;
   int ranks = 1;  ///< Of data-parallel attention, that step together, each with queue and cache.
   /// The host prepares a step while the device computes the one before: a step lasts as long as
   /// the longer of the two, not both.
