@@ -251,6 +251,40 @@ TEST(Serving, SaysThatGuessesAreFree) {
   EXPECT_THAT(session().serving(request).gaps, Contains(HasSubstr("guesses cost nothing")));
 }
 
+TEST(Serving, RefusesWhatTheTrafficHasNoUseFor) {
+  const auto refused = [](const auto& change) {
+    ServingRequest request = llama();
+    request.traffic.osl = TrafficRequest().osl;
+    change(request.traffic);
+    return refusal(request);
+  };
+  const auto users = [&](const auto& change) {
+    return refused([&](TrafficRequest& t) {
+      t.rate = 0;
+      t.concurrency = 4;
+      change(t);
+    });
+  };
+  EXPECT_THAT(users([](TrafficRequest& t) { t.turns = 3; }), HasSubstr("--turns has no use"));
+  EXPECT_THAT(users([](TrafficRequest& t) { t.swing = 0.5; }), HasSubstr("--swing has no use"));
+  EXPECT_THAT(users([](TrafficRequest& t) { t.variation = 2; }), HasSubstr("--variation has no"));
+  EXPECT_THAT(users([](TrafficRequest& t) { t.rate = -1; }), HasSubstr("--rate -1"));
+  const auto table = [&](const auto& change) {
+    return refused([&](TrafficRequest& t) {
+      t.rate = 0;
+      t.requests = "requests.csv";
+      change(t);
+    });
+  };
+  EXPECT_THAT(table([](TrafficRequest& t) { t.isl = "5"; }), HasSubstr("--isl has no use"));
+  EXPECT_THAT(table([](TrafficRequest& t) { t.turns = 3; }), HasSubstr("--turns has no use"));
+  EXPECT_THAT(table([](TrafficRequest& t) { t.prefix_tokens = 3; }),
+              HasSubstr("--prefix-tokens has no use"));
+  EXPECT_THAT(refused([](TrafficRequest& t) { t.speed = 2; }), HasSubstr("--speed has no use"));
+  EXPECT_THAT(refused([](TrafficRequest& t) { t.pause = Seconds(3); }),
+              HasSubstr("--pause has no use"));
+}
+
 TEST(Serving, RefusesWhatHasNoUse) {
   ServingRequest request = llama();
   request.engine.host_link = BytesPerSecond(1e9);

@@ -81,11 +81,12 @@ void DeviceOptions::declare(CLI::App& app, bool required) {
   declare_set(app, sets);
 }
 
-void declare_set(CLI::App& app, std::vector<std::string>& sets) {
+void declare_set(CLI::App& app, std::vector<std::string>& sets, const std::string& others) {
   app.add_option(
          "--set", sets,
          "What if a figure were another, e.g. memory.bandwidth=6TB/s ('orrery hardware DEVICE' "
-         "lists the paths), or the stack's, e.g. stack.dispatch=20us")
+         "lists the paths), or " +
+             others)
       ->type_name("PATH=QUANTITY")
       ->expected(1)
       ->take_all();
