@@ -173,7 +173,9 @@ TEST(Capacity, ATableOfEvenGapsHoldsTheRateOfAMetronome) {
     table << "arrived_at,num_prefill_tokens,num_decode_tokens\n";
     for (int i = 0; i < 400; ++i) table << 0.5 * i << ",512,32\n";
   }
+  request.serving.traffic = {};
   request.serving.traffic.requests = file;
+  request.serving.traffic.count = 400;
   request.most = true;
   const CapacityAnswer answer = session.capacity(request);
   // Two requests a second as they were seen.

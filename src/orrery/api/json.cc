@@ -588,7 +588,6 @@ ServingRequest serving_request(const Json& json) {
       refuse_unknown(given, {"workers", "tp", "pp", "attention_dp", "moe_tp", "moe_ep",
                              "max_batched_tokens", "max_seqs"});
       r.pools.push_back({role, e, degree_of(given, "workers", 1)});
-      r.pools.back().engine.layout = {};
       read_engine(given, r.pools.back().engine);
     }
   }

@@ -10,6 +10,7 @@
 #include "orrery/api/append_new.h"
 #include "orrery/api/serving_fleet.h"
 #include "orrery/api/session.h"
+#include "orrery/base/error.h"
 #include "orrery/learn/parallel.h"
 #include "orrery/serving/sampled_times.h"
 
@@ -21,7 +22,7 @@ ServingRequest under_load(const ServingRequest& request, double times) {
   ServingRequest other = request;
   TrafficRequest& traffic = other.traffic;
   traffic.rate *= times;
-  traffic.speed *= times;
+  if (!traffic.requests.empty()) traffic.speed *= times;
   if (traffic.concurrency > 0)
     traffic.concurrency =
         std::max<int64_t>(1, std::llround(static_cast<double>(traffic.concurrency) * times));
@@ -178,6 +179,22 @@ void widen(const Distribution& middle, double error, Distribution& at) {
   }
 }
 
+/// Moves whole answers further from `middle` by what `first`, first tokens that were moved from
+/// `before` to `after`, adds to them: as many seconds, in quadrature.
+void widen_answers(const Distribution& middle, const Distribution& first,
+                   const Distribution& before, const Distribution& after, Distribution& at) {
+  for (const auto figure :
+       {&Distribution::mean, &Distribution::p50, &Distribution::p90, &Distribution::p99}) {
+    const double from = (middle.*figure).value, token = (first.*figure).value;
+    double& value = (at.*figure).value;
+    if (!(token > 0 && value > 0)) continue;
+    const double reach = value - from, was = (before.*figure).value - token,
+                 is = (after.*figure).value - token;
+    const double further = std::sqrt(reach * reach + std::max(0.0, is * is - was * was));
+    value = std::max(from + std::copysign(further, is), (after.*figure).value);
+  }
+}
+
 /// With all steps longer or shorter by the model's error: `sign` 1 or -1.
 ServingMetrics with_error(const ServingRequest& request, const std::vector<EnginePool>& pools,
                           const std::vector<PoolAnswer>& known, double sign) {
@@ -216,8 +233,36 @@ void run_others(const ServingRequest& request, const std::vector<EnginePool>& po
   share_tasks(runs.size(), threads, [&](size_t i) { runs[i](); });
   for (ServingMetrics* at : {&answer.fast, &answer.slow}) {
     if (!whole) carry(base, all, *at);
+    const Distribution first = at->ttft;
     widen(all.ttft, kNinetyPercent * pools[0].engine.times->costs().spread_first, at->ttft);
+    widen_answers(all.e2e, all.ttft, first, at->ttft, at->e2e);
   }
+}
+
+/// Throws `kInfeasible` where every request was rejected.
+void refuse_nobody(const ServingRequest& request, const std::vector<EnginePool>& pools,
+                   const ServingRun& run) {
+  if (std::ranges::any_of(run.requests, [](const RequestRecord& r) {
+        return r.state != RequestRecord::State::kRejected;
+      }))
+    return;
+  const RequestRecord& longest = *std::ranges::max_element(
+      run.requests, {}, [](const RequestRecord& r) { return int64_t{r.prompt} + r.output; });
+  std::string limits;
+  for (const EnginePool& pool : pools)
+    limits += fmt::format(
+        "; an engine on {} has room for {} tokens of keys and values and computes {} in a step",
+        pool.request.device, pool.engine.room.blocks * pool.engine.room.tokens,
+        pool.request.max_batched_tokens);
+  const int64_t told = request.scheduler.max_length, made_for = pools[0].engine.model.longest;
+  if (told > 0)
+    limits += fmt::format("; --max-length allows {} a sequence", told);
+  else if (made_for > 0)
+    limits += fmt::format("; {} was made for {} a sequence (--max-length says another number)",
+                          pools[0].engine.model.name, made_for);
+  throw_infeasible(fmt::format(
+      "none of {} requests can be served: the longest has {} tokens of prompt and {} of answer{}",
+      run.requests.size(), longest.prompt, longest.output, limits));
 }
 
 }  // namespace
@@ -251,12 +296,16 @@ ServingAnswer Session::serving(const ServingRequest& request) const {
 
   ServingAnswer answer;
   answer.run = run_pools(request, pools, times, RunDetail::kCourse);
+  refuse_nobody(request, pools, answer.run);
   for (size_t i = 0; i < pools.size(); ++i) {
     answer.pools.push_back(
         describe(pools[i], sampled[i], is_asynchronous(request, pools[i].engine)));
     answer.devices += pools[i].devices();
     append_new(answer.gaps, pools[i].engine.gaps);
   }
+  if (request.speculation.draft_tokens > 0)
+    append_new(answer.gaps, {"guesses cost nothing before they are checked: neither the time nor "
+                             "the weights of what drafts them are counted"});
   share_out(answer.run, pools, request.prices, answer);
   run_others(request, pools, answer);
   const ServingMetrics& m = answer.run.metrics;

@@ -11,27 +11,18 @@
 namespace orrery {
 namespace {
 
-/// Between engines: the outermost tier that a pair of nodes has, one device's share of it.
+/// Between engines: the outermost tier that a pair of nodes has, its devices' share of it.
 BytesPerSecond between_engines(const Cluster& cluster, int devices) {
   const FabricTier& tier = cluster.tiers.back();
   const double share = cluster.tiers.size() > 1 ? cluster.node_size() : 1;
   return tier.bandwidth * (devices / share);
 }
 
-/// To whichever decode engine: at the pace of the slowest of them, or its own if that is less.
-KvTransfer transfer_from(const EnginePool& from, const std::vector<EnginePool>& pools,
-                         BytesPerSecond given) {
-  KvTransfer transfer = {Bytes(from.engine.kv_bytes_per_token), given,
-                         from.engine.cluster.tiers.back().latency};
-  if (given.value > 0) return transfer;
-  transfer.bandwidth = between_engines(from.engine.cluster, from.request.layout.devices());
-  for (const EnginePool& to : pools) {
-    if (to.role != "decode") continue;
-    transfer.bandwidth = std::min(transfer.bandwidth,
-                                  between_engines(to.engine.cluster, to.request.layout.devices()));
-    transfer.latency = std::max(transfer.latency, to.engine.cluster.tiers.back().latency);
-  }
-  return transfer;
+KvTransfer transfer_of(const EnginePool& pool, BytesPerSecond given) {
+  const Cluster& cluster = pool.engine.cluster;
+  return {Bytes(pool.engine.kv_bytes_per_token),
+          given.value > 0 ? given : between_engines(cluster, pool.request.layout.devices()),
+          cluster.tiers.back().latency};
 }
 
 ReplicaOptions replica_options(const ServingRequest& request, const EnginePool& pool) {
@@ -39,12 +30,14 @@ ReplicaOptions replica_options(const ServingRequest& request, const EnginePool& 
   options.scheduler = request.scheduler;
   options.scheduler.max_batched_tokens = pool.request.max_batched_tokens;
   options.scheduler.max_seqs = pool.request.max_seqs;
+  options.positions = pool.engine.model.longest;
   options.ranks = pool.request.layout.attention_data;
   options.asynchronous = is_asynchronous(request, pool.engine);
   options.ahead = options.asynchronous;
   if (request.stream_interval < 1)
     throw_usage("tokens that go to the user together must be 1 or more");
   options.stream = pool.engine.times->costs().stream / static_cast<double>(request.stream_interval);
+  if (pool.role != "decode") options.front_end = pool.engine.times->costs().front_end;
   options.speculation = request.speculation;
   options.prefill_only = pool.role == "prefill";
   options.host = pool.engine.host;
@@ -101,13 +94,12 @@ ServingRun run_pools(const ServingRequest& request, const std::vector<EnginePool
   for (size_t i = 0; i < pools.size(); ++i) {
     const EnginePool& pool = pools[i];
     const ReplicaSpec replica = {times[i], pool.engine.room, replica_options(request, pool),
-                                 transfer_from(pool, pools, request.transfer)};
+                                 transfer_of(pool, request.transfer)};
     ReplicaPool& to = pool.role == "decode" ? fleet.decode_pool : fleet.pool;
     to.replicas.insert(to.replicas.end(), static_cast<size_t>(pool.replicas), replica);
   }
   const EngineCosts& costs = pools[0].engine.times->costs();
   fleet.before_engine = costs.before;
-  fleet.front_end = costs.front_end;
   fleet.after_engine = costs.after;
   fleet.seed = request.traffic.seed;
   fleet.promise = request.promise;

@@ -12,7 +12,10 @@
 namespace orrery {
 namespace {
 
+using testing::AllOf;
+using testing::Contains;
 using testing::HasSubstr;
+using testing::Not;
 
 const Session& session() {
   static const Session kept;
@@ -206,6 +209,80 @@ TEST(Serving, LoadsFromTheHostWhatItNeedNotCompute) {
   EXPECT_DOUBLE_EQ(host.to_device.value, 131072.0 * static_cast<double>(host.hit_tokens));
   EXPECT_THAT(to_json(with, request), HasSubstr("\"hit_tokens\""));
   EXPECT_THAT(to_json(without, request), testing::Not(HasSubstr("\"host\"")));
+}
+
+TEST(Serving, AsksForMoreThanNobody) {
+  ServingRequest request = llama();
+  request.traffic.isl = "500000";
+  EXPECT_THAT(refusal(request), AllOf(HasSubstr("none of 60 requests can be served"),
+                                      HasSubstr("500000 tokens of prompt and 16 of answer"),
+                                      HasSubstr("llama3-8b was made for 131072")));
+  request.scheduler.max_length = 600000;
+  EXPECT_THAT(refusal(request), HasSubstr("has room for 441"));
+}
+
+TEST(Serving, RejectsWhatTheModelWasNotMadeFor) {
+  ServingRequest request = llama();
+  request.engine.model = "gpt2";
+  request.traffic.count = 10;
+  request.traffic.isl = "uniform:1-1100";
+  const ServingMetrics limited = session().serving(request).run.metrics;
+  EXPECT_GT(limited.rejected, 0);
+  EXPECT_GT(limited.requests, 0);
+  request.scheduler.max_length = 2000;
+  EXPECT_EQ(session().serving(request).run.metrics.rejected, 0);
+}
+
+TEST(Serving, AnAnswerOfOneTokenIsAsUncertainAsItsFirst) {
+  ServingRequest request = llama();
+  request.traffic.osl = "1";
+  const ServingAnswer answer = session().serving(request);
+  for (const ServingMetrics& m : {answer.fast, answer.slow})
+    for (const auto figure : {&Distribution::mean, &Distribution::p50, &Distribution::p99})
+      EXPECT_NEAR((m.e2e.*figure).value, (m.ttft.*figure).value, 1e-9);
+  EXPECT_LT(answer.fast.ttft.mean.value, answer.run.metrics.ttft.mean.value);
+  EXPECT_GT(answer.slow.ttft.mean.value, answer.run.metrics.ttft.mean.value);
+}
+
+TEST(Serving, SaysThatGuessesAreFree) {
+  ServingRequest request = llama();
+  EXPECT_THAT(session().serving(request).gaps, Not(Contains(HasSubstr("guesses"))));
+  request.speculation = {.draft_tokens = 3, .acceptance = 0.5};
+  EXPECT_THAT(session().serving(request).gaps, Contains(HasSubstr("guesses cost nothing")));
+}
+
+TEST(Serving, RefusesWhatTheTrafficHasNoUseFor) {
+  const auto refused = [](const auto& change) {
+    ServingRequest request = llama();
+    request.traffic.osl = TrafficRequest().osl;
+    change(request.traffic);
+    return refusal(request);
+  };
+  const auto users = [&](const auto& change) {
+    return refused([&](TrafficRequest& t) {
+      t.rate = 0;
+      t.concurrency = 4;
+      change(t);
+    });
+  };
+  EXPECT_THAT(users([](TrafficRequest& t) { t.turns = 3; }), HasSubstr("--turns has no use"));
+  EXPECT_THAT(users([](TrafficRequest& t) { t.swing = 0.5; }), HasSubstr("--swing has no use"));
+  EXPECT_THAT(users([](TrafficRequest& t) { t.variation = 2; }), HasSubstr("--variation has no"));
+  EXPECT_THAT(users([](TrafficRequest& t) { t.rate = -1; }), HasSubstr("--rate -1"));
+  const auto table = [&](const auto& change) {
+    return refused([&](TrafficRequest& t) {
+      t.rate = 0;
+      t.requests = "requests.csv";
+      change(t);
+    });
+  };
+  EXPECT_THAT(table([](TrafficRequest& t) { t.isl = "5"; }), HasSubstr("--isl has no use"));
+  EXPECT_THAT(table([](TrafficRequest& t) { t.turns = 3; }), HasSubstr("--turns has no use"));
+  EXPECT_THAT(table([](TrafficRequest& t) { t.prefix_tokens = 3; }),
+              HasSubstr("--prefix-tokens has no use"));
+  EXPECT_THAT(refused([](TrafficRequest& t) { t.speed = 2; }), HasSubstr("--speed has no use"));
+  EXPECT_THAT(refused([](TrafficRequest& t) { t.pause = Seconds(3); }),
+              HasSubstr("--pause has no use"));
 }
 
 TEST(Serving, RefusesWhatHasNoUse) {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "orrery/base/error.h"
 #include "orrery/base/parse_number.h"
 #include "orrery/base/source.h"
@@ -94,10 +96,50 @@ LengthSampler sampler(const TrafficRequest& request) {
   return LengthSampler::empirical(lengths_of(*read_table(request)));
 }
 
+/// What would be said in vain is a mistake.
+void refuse_unused(const TrafficRequest& request) {
+  const TrafficRequest usual;
+  const auto refuse = [](bool given, std::string_view option, std::string_view why) {
+    if (given) throw_usage(fmt::format("{} has no use {}", option, why));
+  };
+  const bool isl = request.isl != usual.isl, osl = request.osl != usual.osl;
+  const bool bursts = request.variation != usual.variation;
+  if (!request.requests.empty()) {
+    constexpr std::string_view kTable = "with --requests: the table says what comes when";
+    refuse(isl, "--isl", kTable);
+    refuse(osl, "--osl", kTable);
+    refuse(!request.lengths.empty(), "--lengths", kTable);
+    refuse(request.turns > 0, "--turns", kTable);
+    refuse(request.prefix_tokens > 0, "--prefix-tokens", kTable);
+    refuse(bursts, "--variation", kTable);
+    refuse(request.swing > 0, "--swing", kTable);
+  } else {
+    refuse(request.speed != usual.speed, "--speed", "without --requests");
+  }
+  if (request.concurrency > 0) {
+    constexpr std::string_view kUsers = "with --concurrency: users ask when they have an answer";
+    refuse(request.turns > 0, "--turns", kUsers);
+    refuse(bursts, "--variation", kUsers);
+    refuse(request.swing > 0, "--swing", kUsers);
+  }
+  if (!request.lengths.empty()) {
+    constexpr std::string_view kLengths = "with --lengths, which says how long both are";
+    refuse(isl, "--isl", kLengths);
+    refuse(osl, "--osl", kLengths);
+  }
+  refuse(request.turns == 0 && request.pause != usual.pause, "--pause", "without --turns");
+  refuse(request.swing == 0 && request.period != usual.period, "--period", "without --swing");
+  refuse(request.prefix_tokens == 0 && request.prefixes != usual.prefixes, "--prefixes",
+         "without --prefix-tokens");
+}
+
 std::unique_ptr<RequestSource> make_requests(const TrafficRequest& request) {
+  if (!(std::isfinite(request.rate) && request.rate >= 0))
+    throw_usage(fmt::format("--rate {}: give a number above 0", request.rate));
   const int ways = !request.requests.empty() + (request.rate > 0) + (request.concurrency > 0);
   if (ways != 1)
     throw_usage("say when requests come: one of --requests FILE, --rate R and --concurrency C");
+  refuse_unused(request);
   if (!request.requests.empty())
     return make_replay(read_table(request), {.speed = request.speed, .count = request.count});
   const SharedPrefixes prefixes = {request.prefix_tokens, request.prefixes};

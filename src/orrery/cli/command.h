@@ -40,7 +40,9 @@ struct WorkloadOptions {
 };
 
 /// What-ifs, `--set PATH=QUANTITY`.
-void declare_set(CLI::App& app, std::vector<std::string>& sets);
+/// `others`: what else may be set than figures of the device.
+void declare_set(CLI::App& app, std::vector<std::string>& sets,
+                 const std::string& others = "the stack's, e.g. stack.dispatch=20us");
 std::vector<Override> read_overrides(const std::vector<std::string>& sets);
 
 struct DeviceOptions {

@@ -103,8 +103,8 @@ void DeviceOptions::declare_for_operators(CLI::App& app) {
   declare_changes(app, sets, "");
 }
 
-void declare_set(CLI::App& app, std::vector<std::string>& sets) {
-  declare_changes(app, sets, ", or the stack's, e.g. stack.dispatch=20us");
+void declare_set(CLI::App& app, std::vector<std::string>& sets, const std::string& others) {
+  declare_changes(app, sets, ", or " + others);
 }
 
 std::vector<Override> read_overrides(const std::vector<std::string>& sets) {

@@ -19,6 +19,7 @@ class ServingCommand final : public Command {
     options_.declare_engine(app);
     options_.declare_layout(app);
     options_.declare_replicas(app);
+    replicas_ = app.get_option("--replicas");
     CLI::Option* pools =
         app.add_option("--pool", pools_,
                        "In place of --on, once for each kind of engine: "
@@ -32,14 +33,16 @@ class ServingCommand final : public Command {
     options_.declare_traffic(app);
     options_.model.declare(app);
     CLI::Option* apart =
-        app.add_flag("--disaggregate", disaggregate_,
-                     "Prompts and answers by different engines (--prefill-…, --decode-…)")
+        app.add_flag(
+               "--disaggregate", disaggregate_,
+               "Prompts and answers by different engines; --prefill-… and --decode-… say what is "
+               "not as for all")
             ->excludes(pools);
     declare_pool(app, "prefill", prefill_, prefill_workers_, apart);
     declare_pool(app, "decode", decode_, decode_workers_, apart);
     app.add_option("--transfer", transfer_,
-                   "Bandwidth from prefill to decode engines, e.g. 50GB/s; the cluster's network "
-                   "unless given")
+                   "Bandwidth out of each prefill engine and into each decode engine, e.g. 50GB/s; "
+                   "the cluster's network unless given")
         ->type_name("RATE");
     app.add_option("--slo", slo_,
                    "A promise, to count who it is kept to: ttft=0.5s,tpot=50ms,e2e=…")
@@ -77,6 +80,9 @@ class ServingCommand final : public Command {
     request.list_requests = !csv_.empty() || !html_.empty() || !perfetto_.empty();
     request.curve = !html_.empty();
     if (!perfetto_.empty()) request.events = kMostEvents;
+    if (disaggregate_ && replicas_->count() > 0)
+      throw_usage(
+          "--replicas has no use with --disaggregate: say --prefill-workers and --decode-workers");
     if (disaggregate_)
       request.pools = {{"prefill", pool_of(request.engine, prefill_), prefill_workers_},
                        {"decode", pool_of(request.engine, decode_), decode_workers_}};
@@ -88,8 +94,14 @@ class ServingCommand final : public Command {
       if (std::ranges::none_of(request.pools,
                                [](const PoolRequest& p) { return p.role == "prefill"; }))
         throw_usage("--transfer goes with --disaggregate or pools of role=prefill");
-      request.transfer = read_bandwidth(transfer_);
+      request.transfer =
+          BytesPerSecond(read_amount(transfer_, Dimension::kBandwidth, "--transfer"));
     }
+    SchedulerOptions told = request.scheduler;
+    told.max_batched_tokens = request.engine.max_batched_tokens;
+    for (const PoolRequest& pool : request.pools)
+      told.max_batched_tokens = std::max(told.max_batched_tokens, pool.engine.max_batched_tokens);
+    refuse_unused(told);
     ServingAnswer answer;
     {
       const Progress progress("simulating");
@@ -112,8 +124,9 @@ class ServingCommand final : public Command {
     file.commit();
   }
 
+  /// What is 0 is as for all.
   struct PoolOptions {
-    ServingLayout layout;
+    ServingLayout layout = {0, 0, 0, 0, 0};
     int64_t max_seqs = 0, max_batched_tokens = 0;
   };
 
@@ -142,20 +155,17 @@ class ServingCommand final : public Command {
   }
   static EngineRequest pool_of(const EngineRequest& engine, const PoolOptions& pool) {
     EngineRequest request = engine;
-    request.layout = pool.layout;
+    for (int ServingLayout::*degree :
+         {&ServingLayout::tensor, &ServingLayout::pipeline, &ServingLayout::attention_data,
+          &ServingLayout::expert_tensor, &ServingLayout::expert})
+      if (pool.layout.*degree > 0) request.layout.*degree = pool.layout.*degree;
     if (pool.max_seqs > 0) request.max_seqs = pool.max_seqs;
     if (pool.max_batched_tokens > 0) request.max_batched_tokens = pool.max_batched_tokens;
     return request;
   }
-  static BytesPerSecond read_bandwidth(const std::string& text) {
-    try {
-      return BytesPerSecond(parse_quantity(text, Dimension::kBandwidth));
-    } catch (const std::invalid_argument& e) {
-      throw_usage(fmt::format("--transfer: {}", e.what()));
-    }
-  }
 
   ServingOptions options_;
+  const CLI::Option* replicas_ = nullptr;
   bool disaggregate_ = false;
   PoolOptions prefill_, decode_;
   int prefill_workers_ = 1, decode_workers_ = 1;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <sstream>
 #include <stdexcept>
 
@@ -22,12 +23,17 @@ void amount(CLI::App& app, const std::string& name, int64_t& value, const std::s
   app.add_option(name, value, help)->type_name("N")->check(CLI::Range(int64_t{1}, kMost));
 }
 
-double quantity(const std::string& text, Dimension dimension, std::string_view option) {
-  try {
-    return parse_quantity(text, dimension);
-  } catch (const std::invalid_argument& e) {
-    throw_usage(fmt::format("{}: {}", option, e.what()));
-  }
+/// A number from `least` on, or above it if that is 0 and `above`.
+CLI::Validator number_from(double least, bool above) {
+  return {[least, above](const std::string& text) -> std::string {
+            const auto value = parse_number<double>(text);
+            if (value && std::isfinite(*value) && (above ? *value > least : *value >= least))
+              return "";
+            return fmt::format(
+                "'{}': give a number {}", text,
+                above ? fmt::format("above {:g}", least) : fmt::format("of {:g} or more", least));
+          },
+          ""};
 }
 
 double read_price(const std::string& text) {
@@ -62,7 +68,7 @@ CLI::Option* ServingOptions::declare_model(CLI::App& app) {
   CLI::Option* on = app.add_option("--on", request.engine.device,
                                    "The device, in the cluster it is usually in, or a cluster")
                         ->type_name("DEVICE");
-  declare_set(app, sets);
+  declare_set(app, sets, "the engine's, e.g. engine.step=2ms");
   return on;
 }
 
@@ -84,7 +90,8 @@ void ServingOptions::declare_engine(CLI::App& app) {
       ->type_name("N")
       ->check(CLI::Range(int64_t{1}, kMost));
   app.add_option("--max-length", request.scheduler.max_length,
-                 "Tokens of a sequence at most; longer requests are rejected")
+                 "Tokens of a sequence at most, what the model was made for unless given; longer "
+                 "requests are rejected")
       ->type_name("N")
       ->check(CLI::Range(int64_t{1}, kMost));
   app.add_option("--watermark", request.scheduler.watermark,
@@ -118,18 +125,22 @@ void ServingOptions::declare_engine(CLI::App& app) {
                  "Tokens of an answer that go to the user together (stream_interval)")
       ->type_name("N")
       ->check(CLI::Range(int64_t{1}, kMost));
-  app.add_option("--draft", request.speculation.draft_tokens,
-                 "Speculation: tokens guessed ahead of each step")
-      ->type_name("N")
-      ->check(CLI::Range(1, 64));
-  app.add_option("--acceptance", request.speculation.acceptance,
-                 "Speculation: how likely a guess is right where those before it were")
-      ->type_name("P")
-      ->check(CLI::Range(0.0, 1.0));
+  CLI::Option* draft = app.add_option("--draft", request.speculation.draft_tokens,
+                                      "Speculation: tokens guessed ahead of each step; what "
+                                      "guesses them costs nothing here")
+                           ->type_name("N")
+                           ->check(CLI::Range(1, 64));
+  CLI::Option* acceptance =
+      app.add_option("--acceptance", request.speculation.acceptance,
+                     "Speculation: how likely a guess is right where those before it were")
+          ->type_name("P")
+          ->check(CLI::Range(0.0, 1.0))
+          ->needs(draft);
+  draft->needs(acceptance);
   app.add_option(
          "--dtype", dtype,
-         "Number format of weights: bf16, fp8, fp8_block, fp4, int4_weight; the model's own "
-         "unless given")
+         "Number format of weights: bf16, fp8, fp8_block, fp4, or four bits that are multiplied as "
+         "16: int4_weight, fp4_weight; the model's own unless given")
       ->type_name("T");
   app.add_option("--expert-dtype", expert_dtype, "… of experts, where they differ")->type_name("T");
   app.add_option("--kv-dtype", kv_dtype, "Number format of keys and values: bf16 or fp8")
@@ -211,8 +222,13 @@ void ServingOptions::declare_times(CLI::App& app) {
                  "A table of requests: arrived_at,num_prefill_tokens,num_decode_tokens, or an "
                  "Azure, VIDUR, vLLM or ShareGPT one (CSV, JSON lines)")
       ->type_name("FILE");
-  app.add_option("--speed", t.speed, "Times the rate of that table")->type_name("X");
-  app.add_option("--rate", t.rate, "Requests a second")->type_name("R");
+  app.add_option("--speed", t.speed, "Times the rate of that table")
+      ->type_name("X")
+      ->needs("--requests")
+      ->check(number_from(0, true));
+  app.add_option("--rate", t.rate, "Requests a second")
+      ->type_name("R")
+      ->check(number_from(0, true));
   app.add_option("--concurrency", t.concurrency,
                  "Users who wait for an answer before they ask again")
       ->type_name("C")
@@ -229,7 +245,10 @@ void ServingOptions::declare_traffic(CLI::App& app) {
   app.add_option("--swing", t.swing, "The rate swings as 1 + SWING · sin(2π t / period)")
       ->type_name("SHARE")
       ->check(CLI::Range(0.0, 1.0));
-  app.add_option("--period", period_s, "Of that swing, in seconds")->type_name("S");
+  app.add_option("--period", period_s, "Of that swing, in seconds")
+      ->type_name("S")
+      ->needs("--swing")
+      ->check(number_from(0, true));
   app.add_option("--count", t.count,
                  "Requests (or conversations): 1000, ten a user, or the table once unless given")
       ->type_name("N")
@@ -255,7 +274,9 @@ void ServingOptions::declare_traffic(CLI::App& app) {
       ->type_name("N")
       ->check(CLI::Range(1.0, 1e4));
   app.add_option("--pause", pause_s, "Seconds between an answer and the next turn, on average")
-      ->type_name("S");
+      ->type_name("S")
+      ->needs("--turns")
+      ->check(number_from(0, false));
   app.add_option("--seed", t.seed, "Of all that is drawn")->type_name("N")->capture_default_str();
 }
 
@@ -280,9 +301,10 @@ ServingRequest ServingOptions::resolved() const {
   r.engine.precision.experts = expert_dtype.empty() ? dtype : expert_dtype;
   r.engine.precision.cache = kv_dtype;
   if (!host_memory.empty())
-    r.engine.host_memory = quantity(host_memory, Dimension::kBytes, "--kv-host-memory");
+    r.engine.host_memory = read_amount(host_memory, Dimension::kBytes, "--kv-host-memory");
   if (!host_link.empty())
-    r.engine.host_link = BytesPerSecond(quantity(host_link, Dimension::kBandwidth, "--host-link"));
+    r.engine.host_link =
+        BytesPerSecond(read_amount(host_link, Dimension::kBandwidth, "--host-link"));
   r.speculation.seed = r.traffic.seed;
   r.scheduler.draft_tokens = r.speculation.draft_tokens;
   r.traffic.period = Seconds(period_s);
@@ -334,6 +356,16 @@ PoolRequest read_pool(const std::string& text, const ServingRequest& all) {
   return pool;
 }
 
+double read_amount(const std::string& text, Dimension dimension, const std::string& option) {
+  try {
+    const double amount = parse_quantity(text, dimension);
+    if (std::isfinite(amount) && amount > 0) return amount;
+  } catch (const std::invalid_argument& e) {
+    throw_usage(fmt::format("{}: {}", option, e.what()));
+  }
+  throw_usage(fmt::format("{} {}: give more than 0", option, text));
+}
+
 ServiceLevel read_promise(const std::string& text) {
   ServiceLevel promise;
   std::stringstream stream(text);
@@ -345,11 +377,7 @@ ServiceLevel read_promise(const std::string& text) {
                   : name == "e2e"  ? &promise.e2e
                                    : nullptr;
     if (to == nullptr) throw_usage(fmt::format("--slo: '{}' is none of ttft, tpot and e2e", name));
-    try {
-      *to = Seconds(parse_quantity(value, Dimension::kTime));
-    } catch (const std::invalid_argument& e) {
-      throw_usage(fmt::format("--slo {}: {}", name, e.what()));
-    }
+    *to = Seconds(read_amount(value, Dimension::kTime, "--slo " + name));
   }
   return promise;
 }

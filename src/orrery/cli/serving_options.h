@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "orrery/base/units.h"
 #include "orrery/cli/command.h"
 
 namespace CLI {
@@ -39,6 +40,8 @@ struct ServingOptions {
 /// "h100-sxm:tp=2,replicas=3,role=prefill": what it does not say is as for all. `kUsage` for
 /// another word.
 PoolRequest read_pool(const std::string& text, const ServingRequest& all);
+/// An amount above 0 with its unit; `kUsage`, naming the option, for anything else.
+double read_amount(const std::string& text, Dimension dimension, const std::string& option);
 /// "ttft=0.5s,tpot=50ms" and e2e; `kUsage` for another word.
 ServiceLevel read_promise(const std::string& text);
 

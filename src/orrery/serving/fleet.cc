@@ -20,6 +20,7 @@ struct Delivery {
   int32_t received = 0;
   uint16_t from = 0;
   uint32_t slot = 0;
+  Replica* to = nullptr;
 
   bool operator>(const Delivery& other) const {
     return std::pair(at.value, order) > std::pair(other.at.value, other.order);
@@ -151,6 +152,7 @@ class Fleet {
         decode_pool_(options.decode_pool, recorder_, log_,
                      static_cast<uint16_t>(options.pool.replicas.size()), options.seed + 1, false) {
     for (const auto& replica : pool_.replicas()) replicas_.push_back(replica.get());
+    links_.resize(options.pool.replicas.size() + options.decode_pool.replicas.size());
     for (const auto& replica : decode_pool_.replicas()) replicas_.push_back(replica.get());
   }
 
@@ -168,21 +170,17 @@ class Fleet {
       if (decode_pool_.next_review() <= now_) decode_pool_.review(now_);
       deliver();
       arrivals();
-      const Seconds until = quiet_until();
-      for (Replica* replica : replicas_) replica->start_steps(now_, until);
+      for (Replica* replica : replicas_) replica->start_steps(now_, quiet_until(*replica));
     }
     return result();
   }
 
  private:
-  /// When the next request is through with what comes before the engines.
-  Seconds next_entry() const {
-    return std::max(source_.next_arrival() + options_.before_engine,
-                    last_entry_ + options_.front_end);
-  }
+  /// When the next request comes to its engine.
+  Seconds next_arrival() const { return source_.next_arrival() + options_.before_engine; }
 
   Seconds next_time() const {
-    Seconds next = next_entry();
+    Seconds next = next_arrival();
     if (!deliveries_.empty()) next = std::min(next, deliveries_.top().at);
     for (const Replica* replica : replicas_) next = std::min(next, replica->next_event());
     return next;
@@ -191,13 +189,13 @@ class Fleet {
   /// Each engine gets a share of the requests that come: until its own, at the pace so far. Of runs
   /// that are measured step times are sampled as they are asked for, so that nothing is asked there
   /// that the next request may make void.
-  Seconds quiet_until() const {
-    const Seconds entry = next_entry();
+  Seconds quiet_until(const Replica& replica) const {
+    const Seconds entry = replica.next_entry(next_arrival());
     if (disaggregated_ || options_.measured)
       return std::min(entry, deliveries_.empty() ? kNever : deliveries_.top().at);
     const auto others = static_cast<double>(replicas_.size() - 1);
-    const auto entered = static_cast<double>(recorder_.records().size());
-    return entered > 0 ? entry + (now_ - first_entry_) * (others / entered) : entry;
+    const auto came = static_cast<double>(recorder_.records().size());
+    return came > 0 ? entry + (now_ - first_arrival_) * (others / came) : entry;
   }
 
   void end_steps(size_t index) {
@@ -216,9 +214,6 @@ class Fleet {
 
   void hand_over(size_t index, const EndedSequence& e) {
     Delivery d;
-    const KvTransfer& t = options_.pool.replicas[index].transfer;
-    const Bytes bytes = t.bytes_per_token * e.computed;
-    d.at = now_ + t.latency + bytes / t.bandwidth;
     d.order = deliveries_made_++;
     d.id = e.id;
     d.received = e.computed;
@@ -230,9 +225,18 @@ class Fleet {
     d.request.tag = e.tag;
     d.request.priority = e.priority;
     d.request.adapter = e.adapter;
+    d.to = decode_pool_.route(d.request, now_, true);
+    d.to->expect();
+    const size_t first = options_.pool.replicas.size();
+    const KvTransfer& out = options_.pool.replicas[index].transfer;
+    const KvTransfer& in = options_.decode_pool.replicas[d.to->index() - first].transfer;
+    const Bytes bytes = out.bytes_per_token * e.computed;
+    const Seconds sent = links_[index].carry(now_, bytes, out.bandwidth);
+    const Seconds received = links_[d.to->index()].carry(now_, bytes, in.bandwidth);
+    d.at = std::max(sent, received) + std::max(out.latency, in.latency);
     deliveries_.push(d);
     replicas_[index]->log().transfer(
-        {ServingEvent::Kind::kTransfer, d.from, now_, d.at, 0, e.computed});
+        {ServingEvent::Kind::kTransfer, d.from, sent - bytes / out.bandwidth, d.at, 0, e.computed});
   }
 
   void deliver() {
@@ -240,14 +244,13 @@ class Fleet {
       const Delivery d = deliveries_.top();
       deliveries_.pop();
       replicas_[d.from]->release(d.slot);
-      decode_pool_.route(d.request, now_, true)->arrive(d.id, d.request, now_, d.received);
+      d.to->arrive(d.id, d.request, now_, d.received);
     }
   }
 
   void arrivals() {
-    while (next_entry() <= now_) {
-      last_entry_ = next_entry();
-      if (recorder_.records().empty()) first_entry_ = last_entry_;
+    while (next_arrival() <= now_) {
+      if (recorder_.records().empty()) first_arrival_ = next_arrival();
       const Request request = source_.take();
       const uint32_t id = recorder_.arrive(request.arrival, request.prompt, request.output);
       Replica* replica = pool_.route(request, now_);
@@ -296,12 +299,12 @@ class Fleet {
   Pool pool_;
   Pool decode_pool_;
   std::vector<Replica*> replicas_;
+  std::vector<LinkWay> links_;  ///< Out of each prefill engine, into each decode engine.
   std::priority_queue<Delivery, std::vector<Delivery>, std::greater<>> deliveries_;
   uint64_t deliveries_made_ = 0;
   std::vector<EndedSequence> ended_;
   Seconds now_;
-  Seconds first_entry_;
-  Seconds last_entry_{-1e300};
+  Seconds first_arrival_;
   Seconds last_;
   int64_t done_ = 0;
 };
@@ -332,7 +335,9 @@ ServingRun run_fleet(RequestSource& source, const FleetOptions& options) {
     const KvTransfer& t = replica.transfer;
     return t.bandwidth.value > 0 && t.bytes_per_token.value >= 0 && t.latency.value >= 0;
   };
-  if (!options.decode_pool.replicas.empty() && !std::ranges::all_of(options.pool.replicas, ships))
+  if (!options.decode_pool.replicas.empty() &&
+      !(std::ranges::all_of(options.pool.replicas, ships) &&
+        std::ranges::all_of(options.decode_pool.replicas, ships)))
     throw_usage("keys and values need a bandwidth above 0 to go from prefill to decode engines");
   if (!(options.before_engine.value >= 0 && options.after_engine.value >= 0))
     throw_usage("times before and after the engine are 0 or more");

@@ -12,7 +12,8 @@
 
 namespace orrery {
 
-/// How keys and values go from a prefill engine to a decode engine.
+/// How keys and values leave a prefill engine, or come to a decode engine: those of one request
+/// after those of another, as fast as the slower end allows.
 struct KvTransfer {
   Bytes bytes_per_token;
   BytesPerSecond bandwidth;
@@ -24,7 +25,7 @@ struct ReplicaSpec {
   const StepTimes* times = nullptr;
   KvRoom room;  ///< Of each rank.
   ReplicaOptions options;
-  KvTransfer transfer;  ///< Of what it hands over, where it computes prompts alone.
+  KvTransfer transfer;  ///< Where prompts and answers are computed apart.
 };
 
 /// Replicas that are started and stopped by load: every `interval`
@@ -62,10 +63,7 @@ struct FleetOptions {
   /// Not empty: `pool` computes prompts up to the first token, these the others.
   ReplicaPool decode_pool;
   Seconds before_engine;  ///< Of each request: network, text to tokens.
-  /// … of which so much for one request after the other: those that come together enter the
-  /// engines this far apart.
-  Seconds front_end;
-  Seconds after_engine;  ///< Of each answer: tokens to text, network.
+  Seconds after_engine;   ///< Of each answer: tokens to text, network.
   uint64_t seed = 0;
   size_t series_points = 0;  ///< Of the run's course, at most.
   size_t events = 0;         ///< Steps and transfers that are listed, at most.
@@ -98,8 +96,8 @@ struct ServingRun {
   }
 };
 
-/// Runs all requests of `source` through the fleet. Throws `kUsage` for options that make no
-/// sense, `kInfeasible` where an engine has no room for any request of the source.
+/// Runs all requests of `source` through the fleet; those that no engine has room for are rejected.
+/// Throws `kUsage` for options that make no sense, `kInfeasible` for engines that cannot work.
 ServingRun run_fleet(RequestSource& source, const FleetOptions& options);
 
 }  // namespace orrery

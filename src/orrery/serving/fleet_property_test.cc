@@ -66,9 +66,9 @@ Scenario scenario(const std::string& scheduler, uint64_t seed) {
       routers[static_cast<size_t>(random.integer(0, static_cast<int64_t>(routers.size()) - 1))];
   s.options.series_points = 50;
   if (random.integer(0, 4) == 0) {
+    for (ReplicaSpec& replica : s.options.pool.replicas)
+      replica.transfer = {Bytes(1000), BytesPerSecond(1e6), Seconds(0.01)};
     s.options.decode_pool = s.options.pool;
-    for (ReplicaSpec& sender : s.options.pool.replicas)
-      sender.transfer = {Bytes(1000), BytesPerSecond(1e6), Seconds(0.01)};
   }
   if (random.integer(0, 4) == 0) {
     Autoscaling& scaling = s.options.pool.autoscaling;
@@ -245,7 +245,8 @@ TEST_P(EveryScheduler, GivesTheSameRequestsWhereTheyAloneAreWanted) {
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE(seed);
     Scenario s = scenario(GetParam(), seed);
-    s.options.front_end = Seconds(seed % 2 == 0 ? 0.01 : 0);
+    const Seconds front_end(seed % 2 == 0 ? 0.01 : 0);
+    for (ReplicaSpec& replica : s.options.pool.replicas) replica.options.front_end = front_end;
     const Promise promise = {{Seconds(0.5), Seconds(0.05), Seconds(0)}, 0.9};
     const ServingRun measured = run(s, false);
     s.options.measured = false;
@@ -261,8 +262,8 @@ TEST_P(EveryScheduler, GivesTheSameRequestsWhereTheyAloneAreWanted) {
     if (cut.gave_up) {
       EXPECT_FALSE(load_point(1, bare.requests, promise, 0.2).kept());
     }
-    if (s.traffic > 1) continue;
-    if (late_before_engines(*traffic(s), s.options.before_engine, s.options.front_end,
+    if (s.traffic > 1 || s.options.pool.replicas.size() > 1) continue;
+    if (late_before_engines(*traffic(s), s.options.before_engine, front_end,
                             *s.options.giving_up)) {
       EXPECT_TRUE(cut.gave_up);
     }

@@ -83,8 +83,8 @@ TEST(Fleet, TheSlowerReplicaGetsFewerRequestsWhereOutstandingOnesCount) {
 TEST(Fleet, ShipsKeysAndValuesFromPrefillToDecode) {
   const LinearTimes times;
   FleetOptions options = one_replica(times, 100, 4, "vllm-v1");
-  options.decode_pool = options.pool;
   options.pool.replicas[0].transfer = {Bytes(1), BytesPerSecond(8), Seconds(0.5)};
+  options.decode_pool = options.pool;
   // 1 s for the prompt, 0.5 + 8/8 s under way, when the first token is handed out, two tokens more.
   // One token needs no decode engine.
   const ServingRun r = run({request(0, 8, 3), request(10, 8, 1)}, options);
@@ -103,11 +103,30 @@ TEST(Fleet, ShipsKeysAndValuesFromPrefillToDecode) {
 TEST(Fleet, HoldsThePromptsBlocksWhileTheyAreShipped) {
   const LinearTimes times;
   FleetOptions options = one_replica(times, 2, 4, "vllm-v1");
-  options.decode_pool = one_replica(times, 100, 4, "vllm-v1").pool;
   options.pool.replicas[0].transfer = {Bytes(1), BytesPerSecond(1), Seconds(0)};
+  options.decode_pool = options.pool;
+  options.decode_pool.replicas[0].room.blocks = 100;
   // 8 tokens take 8 s to leave, and both blocks with them.
   const ServingRun r = run({request(0, 8, 2), request(0, 8, 2)}, options);
   EXPECT_EQ(times_of(r), (Times{{9, 10}, {18, 19}}));
+}
+
+TEST(Fleet, KeysAndValuesWaitForTheLinksOfBothEngines) {
+  const LinearTimes times;
+  FleetOptions options = one_replica(times, 100, 4, "vllm-v1");
+  options.pool.replicas[0].transfer = {Bytes(1), BytesPerSecond(1), Seconds(0)};
+  options.decode_pool = options.pool;
+  // Prompts are computed together until 1 s; 8 s of one leave after 8 s of the other.
+  const std::vector<Request> two = {request(0, 8, 2), request(0, 8, 2)};
+  EXPECT_EQ(times_of(run(two, options)), (Times{{9, 10}, {17, 18}}));
+  // From two engines at the same time, but into one.
+  options.pool.replicas.push_back(options.pool.replicas[0]);
+  EXPECT_EQ(times_of(run(two, options)), (Times{{9, 10}, {17, 18}}));
+  options.decode_pool.replicas[0].transfer.bandwidth = BytesPerSecond(2);
+  EXPECT_EQ(times_of(run(two, options)), (Times{{9, 10}, {9, 10}}));
+  options.decode_pool.replicas[0].transfer.bandwidth = BytesPerSecond(1);
+  options.decode_pool.replicas.push_back(options.decode_pool.replicas[0]);
+  EXPECT_EQ(times_of(run(two, options)), (Times{{9, 10}, {9, 10}}));
 }
 
 TEST(Fleet, StartsReplicasWhenTooManyRequestsAreThere) {
@@ -136,6 +155,23 @@ TEST(Fleet, AddsWhatComesBeforeAndAfterTheEngine) {
   const ServingRun r = run({request(1, 8, 3)}, options);
   EXPECT_EQ(r.requests[0].scheduled.value, 1.25);
   EXPECT_EQ(times_of(r), (Times{{2.75, 4.75}}));
+}
+
+TEST(Fleet, EachReplicaHasAFrontEndOfItsOwn) {
+  const LinearTimes times;
+  FleetOptions options = one_replica(times, 100, 4, "vllm-v1");
+  options.before_engine = Seconds(0.5);
+  options.pool.replicas[0].options.front_end = Seconds(2);
+  const std::vector<Request> requests(4, request(0, 4, 1));
+  EXPECT_EQ(times_of(run(requests, options)),
+            (Times{{1.5, 1.5}, {3.5, 3.5}, {5.5, 5.5}, {7.5, 7.5}}));
+  options.pool.replicas.push_back(options.pool.replicas[0]);
+  // Who is on the way to an engine counts as outstanding there.
+  for (const char* router : {"round-robin", "least-outstanding"}) {
+    options.pool.router = router;
+    EXPECT_EQ(times_of(run(requests, options)),
+              (Times{{1.5, 1.5}, {1.5, 1.5}, {3.5, 3.5}, {3.5, 3.5}}));
+  }
 }
 
 TEST(Fleet, KeepsAClosedLoopFull) {

@@ -49,8 +49,8 @@ LoadPoint load_point(double load, std::span<const RequestRecord> records, const 
 GivingUp giving_up(const Promise& promise, int64_t count, double warm_up);
 
 /// Whether a run of these requests, which do not wait for each other's answers, gives up whatever
-/// its engines do: more than are tolerated get to an engine only when their first token is due. As
-/// in a fleet, request i enters at
+/// its one engine does: more than are tolerated get to it only when their first token is due. As in
+/// a replica, request i enters at
 ///
 ///   entry_i = max(arrival_i + before_engine, entry_(i-1) + front_end).
 bool late_before_engines(RequestSource& source, Seconds before_engine, Seconds front_end,

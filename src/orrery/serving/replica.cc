@@ -7,7 +7,6 @@
 
 #include "orrery/base/error.h"
 #include "orrery/base/random_stream.h"
-#include "orrery/serving/traffic/source.h"
 
 namespace orrery {
 namespace {
@@ -56,6 +55,7 @@ Replica::Replica(const StepTimes& times, const KvRoom& room, const ReplicaOption
     throw_usage(fmt::format("acceptance of draft tokens must lie between 0 and 1, not {}",
                             speculation.acceptance));
   if (!(options.stream.value >= 0)) throw_usage("time to hand out a token must be 0 or more");
+  if (!(options.front_end.value >= 0)) throw_usage("time of the front end must be 0 or more");
   check(options.host, options.adapters);
   SchedulerOptions wanted = options.scheduler;
   wanted.draft_tokens = speculation.draft_tokens;
@@ -80,12 +80,16 @@ Replica::Replica(const StepTimes& times, const KvRoom& room, const ReplicaOption
 
 bool Replica::fits(const Request& request) const {
   const int64_t total = int64_t{request.prompt} + request.output;
-  if (scheduler_options_.max_length > 0 && total > scheduler_options_.max_length) return false;
+  const int64_t told = scheduler_options_.max_length;
+  const int64_t longest = told > 0 ? told : options_.positions;
+  if (longest > 0 && total > longest) return false;
   return policies_.front()->fits(room_, request.prompt, options_.prefill_only ? 1 : request.output);
 }
 
-size_t Replica::waiting() const {
-  size_t sum = arrivals_.size();
+size_t Replica::waiting() const { return entering_.size() + arrivals_.size() + queued(); }
+
+size_t Replica::queued() const {
+  size_t sum = 0;
   for (const auto& rank : ranks_) sum += rank->waiting.size();
   return sum;
 }
@@ -131,8 +135,22 @@ uint16_t Replica::rank_for(const Request& request, Seconds now) {
 }
 
 void Replica::arrive(uint32_t id, const Request& request, Seconds now, int32_t received) {
-  cut_plan(now);
   ++use_.requests;
+  if (received > 0) --expected_;
+  last_entry_ = std::max(now, last_entry_ + options_.front_end);
+  if (received == 0 && last_entry_ > now)
+    entering_.push_back({last_entry_, id, request});
+  else
+    enter(id, request, now, received);
+}
+
+Seconds Replica::next_entry(Seconds next_arrival) const {
+  return entering_.empty() ? std::max(next_arrival, last_entry_ + options_.front_end)
+                           : entering_.front().at;
+}
+
+void Replica::enter(uint32_t id, const Request& request, Seconds now, int32_t received) {
+  cut_plan(now);
   Sequence s;
   s.id = id;
   s.tag = request.tag;
@@ -168,6 +186,7 @@ Seconds Replica::next_event() const {
   if (options_.host.blocks > 0)
     for (const auto& rank : ranks_)
       if (!rank->fetches.empty()) end = std::min(end, rank->fetches.front().end);
+  if (!entering_.empty()) end = std::min(end, entering_.front().at);
   if (!may_start_ || flights_.size() >= stages_) return end;
   return std::min(end, stage_free_.front());
 }
@@ -291,6 +310,8 @@ HostUse& HostUse::operator+=(const HostUse& other) {
 }
 
 void Replica::start_steps(Seconds now, Seconds quiet_until) {
+  for (; !entering_.empty() && entering_.front().at <= now; entering_.pop_front())
+    enter(entering_.front().id, entering_.front().request, now, 0);
   if (!may_start_ || flights_.size() >= stages_ || stage_free_.front() > now) return;
   if (unused_flights_.empty()) {
     unused_flights_.emplace_back();
@@ -304,7 +325,7 @@ void Replica::start_steps(Seconds now, Seconds quiet_until) {
   }
   if (!any) {
     may_start_ = false;
-    if (flights_.empty() && handed_over_ == 0 && waiting() > 0 && fetching() == 0)
+    if (flights_.empty() && handed_over_ == 0 && queued() > 0 && fetching() == 0)
       throw_internal(
           fmt::format("scheduler '{}' admits nobody to an idle engine", scheduler_options_.name));
     return;
@@ -317,7 +338,7 @@ void Replica::start_steps(Seconds now, Seconds quiet_until) {
   flight.decodes = 0;
   flight.prefill_tokens = 0;
   flight.answers = 0;
-  flight.waiting = waiting() - arrivals_.size();
+  flight.waiting = queued();
   Seconds device;
   Seconds end = now + shape_and_time(flight, device);
   if (options_.adapters.slots > 0) end += load_adapters(now);

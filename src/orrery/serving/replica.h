@@ -9,6 +9,7 @@
 #include "orrery/serving/metrics.h"
 #include "orrery/serving/scheduler.h"
 #include "orrery/serving/step_times.h"
+#include "orrery/serving/traffic/source.h"
 
 namespace orrery {
 
@@ -22,6 +23,9 @@ struct Speculation {
 
 struct ReplicaOptions {
   SchedulerOptions scheduler;
+  /// Tokens of a sequence at most that the model takes, unless the scheduler's max_length says
+  /// another number; 0: any.
+  int64_t positions = 0;
   int ranks = 1;  ///< Of data-parallel attention, that step together, each with queue and cache.
   /// The host prepares a step while the device computes the one before: a step lasts as long as
   /// the longer of the two, not both.
@@ -32,6 +36,9 @@ struct ReplicaOptions {
   /// Of a process beside the engine that hands tokens out, for each sequence that a step gives some
   /// to, one after the other: text, and a message to the user.
   Seconds stream;
+  /// Of a process before the engine that takes one request after the other: those that come
+  /// together enter the engine this far apart.
+  Seconds front_end;
   Speculation speculation;
   HostOptions host;           ///< Of each rank.
   AdapterOptions adapters;    ///< That requests ask for; needs `host.bandwidth`.
@@ -89,17 +96,22 @@ class Replica {
   /// `received`: tokens whose keys and values come with it from the engine that computed its
   /// prompt; 0: it is new.
   void arrive(uint32_t id, const Request& request, Seconds now, int32_t received = 0);
+  /// Keys and values of somebody who will arrive with them are under way.
+  void expect() { ++expected_; }
+  /// When who comes at `next_arrival`, or somebody before, will be through the front end.
+  Seconds next_entry(Seconds next_arrival) const;
   /// When something happens of itself next, or `kNever`.
   Seconds next_event() const;
   /// Ends the steps that are over.
   void end_steps(Seconds now, std::vector<EndedSequence>& ended);
-  /// Starts what can be started. Nothing is likely to arrive before `quiet_until`, up to which
-  /// steps are planned: what becomes of requests does not depend on it.
+  /// Lets in who is through the front end and starts what can be started. Nothing is likely to
+  /// arrive before `quiet_until`, up to which steps are planned: what becomes of requests does not
+  /// depend on it.
   void start_steps(Seconds now, Seconds quiet_until);
   /// Gives back the blocks of a sequence handed over.
   void release(uint32_t slot);
 
-  size_t outstanding() const { return sequences_.size(); }
+  size_t outstanding() const { return expected_ + entering_.size() + sequences_.size(); }
   size_t waiting() const;
   int64_t blocks() const { return static_cast<int64_t>(ranks_.size()) * room_.blocks; }
   int64_t used_blocks(Seconds now) const;
@@ -109,6 +121,7 @@ class Replica {
   HostUse host_use() const;
   StepLog& log() { return log_; }
   const ReplicaUse& use() const { return use_; }
+  uint16_t index() const { return index_; }
   const SchedulerOptions& scheduler() const { return scheduler_options_; }
 
  private:
@@ -133,12 +146,21 @@ class Replica {
     std::vector<int64_t> growth;  ///< Blocks taken in the step of this number modulo its size.
   };
 
+  /// Is on its way through the front end.
+  struct Entry {
+    Seconds at;
+    uint32_t id = 0;
+    Request request;
+  };
   /// Has come, and the scheduler has not seen it.
   struct Arrival {
     uint32_t slot = 0;
     Seconds since;
   };
 
+  void enter(uint32_t id, const Request& request, Seconds now, int32_t received);
+  /// Sequences that the schedulers know and do not run.
+  size_t queued() const;
   uint16_t rank_for(const Request& request, Seconds now);
   /// Shows the schedulers who has come, where the host looks now; all of them if `idle`.
   void receive(bool idle);
@@ -186,6 +208,9 @@ class Replica {
   size_t stages_ = 1;
   std::vector<Seconds> stage_free_;
   std::deque<Flight> flights_;
+  size_t expected_ = 0;
+  std::deque<Entry> entering_;
+  Seconds last_entry_{-kNever.value};
   std::vector<Arrival> arrivals_;
   Seconds last_begin_;      ///< Of the last step that has ended.
   int64_t since_poll_ = 0;  ///< Decodes since the host last looked for arrivals.

@@ -175,6 +175,7 @@ void refuse_unused(const SchedulerOptions& options) {
     if (given && std::ranges::find(parameters, name, &Parameter::name) == parameters.end())
       throw_usage(fmt::format("the scheduler {} has no use for {}", options.name, name));
   };
+  check(options.max_batched_tokens > 0, "max_batched_tokens");
   check(options.chunk_size > 0, "chunk_size");
   check(options.watermark >= 0, "watermark");
   check(options.first_chunk, "first_chunk");

@@ -38,8 +38,13 @@ std::vector<const StepTimes*> Fielded::times() const {
   return times;
 }
 
-bool Trials::late_already(const TrafficRequest& traffic, const EngineCosts& costs,
+bool Trials::late_already(const TrafficRequest& traffic, const Fielded& engines,
                           const GivingUp& limit) const {
+  const EngineCosts& costs = engines.costs();
+  int taking = 0;
+  for (const EnginePool& pool : engines.pools())
+    if (pool.role != "decode") taking += pool.replicas;
+  if (taking > 1) return false;
   if (load_.unit() == LoadUnit::kUsers || load_.unit() == LoadUnit::kConversations) return false;
   // A queue before the engines grows only where more come than get through.
   if (load_.rate_of(traffic) * costs.front_end.value <= 1) return false;
@@ -55,7 +60,7 @@ LoadPoint Trials::at(const Fielded& engines, double load, const Effort& effort) 
   point.load = load;
   point.ttft = point.tpot = point.e2e = kNever;
   point.strain = std::numeric_limits<double>::infinity();
-  if (!serving.giving_up || !late_already(traffic, engines.costs(), *serving.giving_up)) {
+  if (!serving.giving_up || !late_already(traffic, engines, *serving.giving_up)) {
     const ServingRun run =
         run_pools(serving, engines.pools(), engines.times(), RunDetail::kRequests);
     if (!run.gave_up) point = load_point(load, run.requests, promise_, kWarmUp);

@@ -45,8 +45,9 @@ class Trials {
   std::optional<Option> fewest_copies(const Option& option, const Effort& effort) const;
 
  private:
-  /// Whether more requests than may are late before any engine sees them.
-  bool late_already(const TrafficRequest& traffic, const EngineCosts& costs,
+  /// Whether more requests than may are late before the only engine that takes them sees them. (Of
+  /// several it depends on the router.)
+  bool late_already(const TrafficRequest& traffic, const Fielded& engines,
                     const GivingUp& limit) const;
 
   const KnownEngines& engines_;

@@ -21,7 +21,7 @@ struct EngineCosts {
   Seconds gap;  ///< Between one step's last kernel and the next one's first.
   // Around a request:
   Seconds before;      ///< From its arrival to the queue: API, tokeniser.
-  Seconds front_end;   ///< … of which so much for one request after the other.
+  Seconds front_end;   ///< … of which so much for one request of an engine after the other.
   Seconds stream;      ///< From a step, for each sequence it gives tokens to, one after the other.
   Seconds after;       ///< From a token's step to the user, beside that.
   double kernels = 1;  ///< Times of its kernels over those of the fits.

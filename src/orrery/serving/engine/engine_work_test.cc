@@ -53,18 +53,22 @@ TEST(EngineWork, CountsWhatARankKeeps) {
 TEST(EngineWork, KeepsThePaceOfSixteenBitsWithManyRowsOfFour) {
   const double layer = 4096.0 * (4096 + 2 * 1024) + 4096.0 * 4096 + 3.0 * 4096 * 14336;
   const EngineWork wide = work_of("llama3-8b");
-  const EngineWork four = work_of("llama3-8b", {}, {.linear = "int4_weight"});
   const auto same = [](const EnginePass& a, const EnginePass& b) {
     return std::ranges::equal(a.launches, b.launches, [](const Launch& x, const Launch& y) {
       return x.kernel == y.kernel && x.count == y.count;
     });
   };
-  EXPECT_TRUE(same(four.tokens(4096), wide.tokens(4096)));
-  EXPECT_FALSE(same(four.tokens(16), wide.tokens(16)));
-  // The weights are read once for 64 rows as for one; half the time of 256 rows for 128.
-  EXPECT_DOUBLE_EQ(matrix_flops(four.tokens(64)), 2 * 32 * layer);
-  EXPECT_DOUBLE_EQ(matrix_flops(four.tokens(128)), 2 * 128 * 32 * layer);
-  EXPECT_DOUBLE_EQ(four.weight_bytes(), (0.5 + 2.0 / 128) * 32 * layer + 2 * 2 * 128256.0 * 4096);
+  for (const auto& [format, bytes] :
+       {std::pair("int4_weight", 0.5 + 2.0 / 128), std::pair("fp4_weight", 0.5 + 1.0 / 32)}) {
+    SCOPED_TRACE(format);
+    const EngineWork four = work_of("llama3-8b", {}, {.linear = format});
+    EXPECT_TRUE(same(four.tokens(4096), wide.tokens(4096)));
+    EXPECT_FALSE(same(four.tokens(16), wide.tokens(16)));
+    // The weights are read once for 64 rows as for one; half the time of 256 rows for 128.
+    EXPECT_DOUBLE_EQ(matrix_flops(four.tokens(64)), 2 * 32 * layer);
+    EXPECT_DOUBLE_EQ(matrix_flops(four.tokens(128)), 2 * 128 * 32 * layer);
+    EXPECT_DOUBLE_EQ(four.weight_bytes(), bytes * 32 * layer + 2 * 2 * 128256.0 * 4096);
+  }
 }
 
 TEST(EngineWork, MultipliesEveryWeightOnceAToken) {

@@ -212,7 +212,7 @@ void PassBuilder::adapt(int64_t n, int64_t k, int64_t parts) {
 
 void PassBuilder::linear_of(const Projection& p, int64_t m, int64_t n, int64_t k) {
   const std::string format = linear_format(p);
-  if (format != "int4_weight") {
+  if (format != "int4_weight" && format != "fp4_weight") {
     add(product(format, m, n, k));
   } else if (m <= kRowsForBandwidth) {
     add(product(format, 1, n, k));
