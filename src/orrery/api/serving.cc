@@ -128,11 +128,6 @@ void share_out(const ServingRun& run, const std::vector<EnginePool>& engines,
       pool.busy = std::min(1.0, pool.use.busy.value / pool.replicas / run.metrics.duration.value);
     const Device& device = engines[i].engine.cluster.device;
     pool.mean_power_w = pool.busy * pool.power_w + (1 - pool.busy) * device.idle_power.value;
-    if (device.power_limit.value > 0 && pool.power_w > device.power_limit.value * 1.001)
-      append_new(answer.gaps,
-                 {fmt::format("the power limit of {} is exceeded while steps run: it lies below "
-                              "what work draws at the lowest clock",
-                              pool.device)});
     if (device.idle_power.value <= 0 && pool.busy < 1)
       append_new(answer.gaps,
                  {fmt::format("what {} takes while it is idle is not known: counted as nothing",

@@ -164,18 +164,28 @@ PredictAnswer Session::predict(const PredictRequest& request, StepDetail* detail
   const Composition burst = composed(estimates);
   OperatingPoint asked = cool;
   asked.clock = request.point.clock;
+  const auto busy = [&](const std::vector<Estimate>& kernels) {
+    Seconds sum;
+    for (size_t i = 0; i < kernels.size(); ++i) sum += kernels[i].seconds * distinct.counts()[i];
+    return sum;
+  };
   // Queued back to back, or one call and a wait after the other: each at its own mean power, for as
-  // long as it takes with what it waits for.
+  // long as it waits for the network and, at a clock that moved, for the host.
   const auto settle = [&](Seconds step, std::vector<Estimate>& launches) {
     const Seconds idle = step - burst.kernels;
     std::vector<Estimate> at = each;
     StepState state = predictor->settle(distinct.kernels(), distinct.counts(), idle, asked, at);
-    Seconds taken = idle;
-    for (size_t i = 0; i < at.size(); ++i) taken += at[i].seconds * distinct.counts()[i];
+    const Seconds unconnected = idle + busy(at);
     launches = distinct.spread(at);
-    if (network) network->put(launches);
+    if (network) {
+      network->put(launches);
+      at = distinct.gathered(launches);
+    }
     const Composition settled = composed(launches);
-    if (taken.value > 0) state.energy = state.energy * (settled.step.value / taken);
+    const Seconds unhurried = idle + settled.kernels;
+    if (unconnected.value > 0 && unhurried.value > 0)
+      state.energy =
+          state.energy * ((idle + busy(at)) / unconnected * (settled.step.value / unhurried));
     return std::pair(state, settled);
   };
   const std::vector<Estimate> cool_times =

@@ -191,7 +191,6 @@ class TilePredictor final : public Predictor {
     gpus_.of(choice).describe(kernel, clock, d);
     if (!described_) return;
     const TileGpu& before = described_->of(choice);
-    if (clock.value <= 0 && follows_clock(choice)) clock = Hertz(gpus_.any().boost_clock());
     TileDescription known;
     before.describe(kernel, std::min(clock, Hertz(before.boost_clock())), known);
     if (known.tile_class == d.tile_class) d.features = known.features;
