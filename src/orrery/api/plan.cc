@@ -25,6 +25,7 @@ PlanAnswer Session::plan(const PlanRequest& request) const {
                                    model.cluster().largest(), gpus));
     question.gpus.push_back(gpus);
   }
+  require_precision(model.cluster().device, question.fixed.precision);
   PlanAnswer answer;
   answer.capacity_bytes = model.cluster().device.usable_memory.value;
   answer.peak_flops = peak_of(model.cluster().device, question.fixed.precision);

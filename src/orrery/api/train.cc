@@ -191,11 +191,22 @@ TrainingModel Session::training_model(const std::string& model, const std::strin
           load_training_constants(data_folder_, cluster.device.architecture)};
 }
 
+void require_precision(const Device& device, TrainingPrecision precision) {
+  // Where there are no matrix units vector units multiply.
+  if (precision == TrainingPrecision::kBF16 || peak_of(device, precision) > 0) return;
+  std::vector<std::string_view> known;
+  for (const auto& [text, one] : kPrecisions)
+    if (peak_of(device, one) > 0) known.push_back(text);
+  throw_infeasible(fmt::format("{} has no units that multiply {}; it has for: {}", device.name,
+                               name(precision), fmt::join(known, ", ")));
+}
+
 TrainAnswer Session::train(const TrainRequest& request) const {
   const TrainingModel model = training_model(request.model, request.cluster, request.overrides);
   TrainAnswer answer;
   answer.strategy = resolved(request);
   const Strategy& s = answer.strategy;
+  require_precision(model.cluster().device, s.precision);
   if (const auto found = faults(s, model.description()); !found.empty())
     throw_infeasible(fmt::format("{}", fmt::join(found, "; ")));
   if (s.gpus > model.cluster().largest())
@@ -243,6 +254,14 @@ JsonAnswer strategy_json(const Strategy& s) {
           {"loss", name(s.loss)},
           {"weights", s.narrow_weights ? "fp8" : "bf16"},
           {"moments", s.narrow_moments ? "bf16" : "fp32"},
+          {"gradients", s.wide_gradients ? "fp32" : "bf16"},
+          {"attention", s.fused_attention ? "fused" : "unfused"},
+          {"overlap_tensor", s.overlap_tensor},
+          {"overlap_gradients", s.overlap_gradients},
+          {"overlap_experts", s.overlap_experts},
+          {"dispatch", s.once_a_node ? "by-node" : "all-to-all"},
+          {"fused_router", s.fused_router},
+          {"graphs", s.graphs},
           {"schedule", name(s.schedule)},
           {"zero", s.zero}};
 }

@@ -57,6 +57,8 @@ std::string_view name(PipelineSchedule schedule);
 
 /// The device's rate in the number format of the linear layers.
 double peak_of(const Device& device, TrainingPrecision precision);
+/// `kInfeasible` where the device has no units for the format, with those that it has.
+void require_precision(const Device& device, TrainingPrecision precision);
 
 std::string to_json(const TrainAnswer& answer, const TrainRequest& request);
 

@@ -42,8 +42,12 @@ Source Source::from_file(const std::string& path) {
   source.name_ = path;
   const auto size = static_cast<size_t>(info.st_size);
   if (size == 0) return source;
-  void* memory = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE | MAP_POPULATE, fd.get(), 0);
+  // Files of usual size are faster read at once; of larger ones no more is in memory than was read.
+  constexpr size_t kReadAtOnce = size_t{64} << 20;
+  const int flags = MAP_PRIVATE | (size <= kReadAtOnce ? MAP_POPULATE : 0);
+  void* memory = ::mmap(nullptr, size, PROT_READ, flags, fd.get(), 0);
   if (memory == MAP_FAILED) throw_input(path, std::string("cannot map: ") + std::strerror(errno));
+  if (size > kReadAtOnce) ::madvise(memory, size, MADV_SEQUENTIAL);
   source.storage_ = std::shared_ptr<const void>(
       memory, [size](const void* p) { ::munmap(const_cast<void*>(p), size); });
   source.text_ = std::string_view(static_cast<const char*>(memory), size);

@@ -14,7 +14,7 @@ void TrainingOptions::declare(CLI::App& app, TrainingQuestion& question) {
   app.add_option("--on", question.cluster, "The cluster (see 'orrery hardware'), or a YAML file")
       ->type_name("CLUSTER")
       ->required();
-  declare_set(app, sets_);
+  declare_set(app, sets_, "the fabric's, e.g. fabric.nvlink.bandwidth=900GB/s");
   app.add_option("--global-batch", question.strategy.global_batch,
                  "Sequences of a step, on all devices")
       ->type_name("N")

@@ -54,7 +54,8 @@ int64_t first_difference(const Trace& a, int rank_a, const Trace& b, int rank_b,
 ReplayTraces load_traces(const std::string& prefix, int ranks, bool extend) {
   ReplayTraces traces;
   // Reading is most of the work of a replay whose ranks are alike: bytes that were read
-  // before are not read again.
+  // before are not read again. To compare large files takes as long as to read them.
+  constexpr size_t kCompared = size_t{64} << 20;
   std::unordered_map<std::string_view, const Trace*> known;
   for (int rank = 0; rank < ranks; ++rank) {
     const std::string path = file_of(prefix, rank);
@@ -64,12 +65,16 @@ ReplayTraces load_traces(const std::string& prefix, int ranks, bool extend) {
                                     rank > 0 ? " (with --ranks it may do as the others)" : ""));
     }
     const Source source = Source::from_file(path);
-    const auto [at, fresh] = known.try_emplace(source.text(), nullptr);
-    if (fresh) {
+    const bool compared = source.text().size() <= kCompared;
+    const Trace* trace = nullptr;
+    if (const auto at = compared ? known.find(source.text()) : known.end(); at != known.end()) {
+      trace = at->second;
+    } else {
       traces.files.push_back(std::make_unique<Trace>(source));
-      at->second = traces.files.back().get();
+      trace = traces.files.back().get();
+      if (compared) known.emplace(source.text(), trace);
     }
-    traces.parts.push_back({at->second, rank, 0});
+    traces.parts.push_back({trace, rank, 0});
     ++traces.traced_ranks;
   }
   if (extend && exists(file_of(prefix, ranks)))

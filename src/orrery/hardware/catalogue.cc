@@ -286,12 +286,13 @@ ClusterTree Catalogue::cluster_tree(const Source& source, const std::vector<Over
       of_device.emplace_back(path.substr(kDevice.size()), text);
     else if (path.starts_with(kFabric))
       apply(path.substr(kFabric.size()), text, tree);
+    else if (find_schema_row(path) != nullptr)
+      of_device.emplace_back(path, text);
     else
-      throw_usage(
-          fmt::format("{} is a cluster: '{}' must begin with 'fabric.' and a tier, or with "
-                      "'device.'{}",
-                      tree.name, path,
-                      find_schema_row(path) != nullptr ? did_you_mean({"device." + path}) : ""));
+      throw_usage(fmt::format(
+          "{} is a cluster: '{}' is no figure of its device, nor does it begin with 'fabric.' and "
+          "a tier",
+          tree.name, path));
   }
   return tree;
 }

@@ -76,6 +76,11 @@ LinkConstants LinkFit::of(MeasuredKind kind, std::string_view algorithm, Protoco
     return of(MeasuredKind::kAllReduce, "ring", protocol);
   }
   if (const auto* ring = find(kind, "ring", protocol)) return *ring;
+  // A ring passes on chunks whatever they are for; another protocol has another share of the link.
+  if (kind != MeasuredKind::kAllToAll)
+    for (const auto other :
+         {MeasuredKind::kReduceScatter, MeasuredKind::kAllGather, MeasuredKind::kAllReduce})
+      if (const auto* ring = find(other, "ring", protocol)) return *ring;
   for (const auto other : {Protocol::kSimple, Protocol::kLL, Protocol::kLL128})
     for (const std::string_view with : {algorithm, std::string_view("ring")})
       if (const auto* any = find(kind, with, other)) return *any;
@@ -132,6 +137,9 @@ CollectiveTrust trust_of(const LinkFit& fit, const Cluster& cluster, const Colle
             fmt::format("a {} was not measured; of others {}", name(call.kind), seen)};
   if (std::abs(inside.bandwidth.value / fit.bandwidth - 1) > 1e-6)
     return {"extrapolated", "measured at another bandwidth: " + seen};
+  if (std::ranges::find(fit.ranks, call.group.size) == fit.ranks.end())
+    return {"extrapolated", fmt::format("{} ranks were not measured but {}: {}", call.group.size,
+                                        fmt::join(fit.ranks, ", "), seen)};
   return {"validated", fmt::format("{} over {}: {}", fit.system, fit.fabric, seen)};
 }
 

@@ -127,7 +127,6 @@ class Search {
         continue;
       }
       found.steps.push_back({s, model_.evaluate(s)});
-      return;
     }
   }
 

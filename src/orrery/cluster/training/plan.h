@@ -35,10 +35,9 @@ struct Plan {
 
 /// Complete search over tensor, pipeline, context and expert parallel sizes, chunks a stage,
 /// micro-batches, recomputation and ZeRO, within what real systems do: tensor groups inside a
-/// node; pipelines of at most one stage a layer; context ranks of 2,048 tokens at least; less
-/// recomputation (of experts' activations, of latent attention's projections, of experts, of
-/// layers) is taken where it fits, since more is never quicker. The same question gives the
-/// same plan on any number of threads.
+/// node; pipelines of at most one stage a layer; context ranks of 2,048 tokens at least.
+/// Recomputation is of nothing, experts' activations, latent attention's projections, experts or
+/// layers. The same question gives the same plan on any number of threads.
 Plan make_plan(const TrainingModel& model, const PlanQuestion& question);
 
 /// Why `other` takes longer than `best`, in words: the largest differences of their breakdowns.
