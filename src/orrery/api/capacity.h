@@ -18,8 +18,9 @@ std::string_view name(LoadUnit unit);
 
 /// How much load keeps a promise, or what the cheapest engines for a load are.
 struct CapacityRequest {
-  /// The model, who asks. Layout, replicas and disaggregation are found, and so is
-  /// `engine.max_batched_tokens` unless it is fixed. `traffic` tells the kind of load: users where
+  /// The model, who asks. Layout, replicas and disaggregation are found, and so is what the
+  /// scheduler fills its steps up to, `engine.max_batched_tokens` or `scheduler.chunk_size`, unless
+  /// it is fixed or given. `traffic` tells the kind of load: users where
   /// it has a concurrency, a table of requests, conversations where they have turns, or requests;
   /// and how much of it (concurrency, speed, rate) is to be carried.
   ServingRequest serving;
@@ -47,7 +48,9 @@ struct ArrangedPool {
   std::string device;
   ServingLayout layout;
   int replicas = 1;
+  // What the scheduler fills its steps up to: one of the two, or neither; 0: not that.
   int64_t max_batched_tokens = 0;
+  int64_t chunk_size = 0;  ///< Where it looks at that alone.
 
   int devices() const { return layout.devices() * replicas; }
 };

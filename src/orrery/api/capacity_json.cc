@@ -29,12 +29,14 @@ JsonAnswer candidate_json(const CapacityCandidate& c, const CapacityRequest& req
   JsonAnswer json;
   json["devices"] = c.arrangement.devices();
   JsonAnswer pools = JsonAnswer::array();
-  for (const ArrangedPool& pool : c.arrangement.pools)
-    pools.push_back({{"role", pool.role},
-                     {"device", pool.device},
-                     {"replicas", pool.replicas},
-                     {"layout", layout_json(pool.layout)},
-                     {"max_batched_tokens", pool.max_batched_tokens}});
+  for (const ArrangedPool& pool : c.arrangement.pools) {
+    JsonAnswer& of_pool = pools.emplace_back(JsonAnswer{{"role", pool.role},
+                                                        {"device", pool.device},
+                                                        {"replicas", pool.replicas},
+                                                        {"layout", layout_json(pool.layout)}});
+    if (pool.max_batched_tokens > 0) of_pool["max_batched_tokens"] = pool.max_batched_tokens;
+    if (pool.chunk_size > 0) of_pool["chunk_size"] = pool.chunk_size;
+  }
   json["pools"] = std::move(pools);
   json["requests_per_s_per_device"] = c.rate_per_device();
   if (request.serving.prices.given()) json["price_per_hour"] = c.price_per_hour;

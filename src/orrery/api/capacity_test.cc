@@ -32,6 +32,16 @@ CapacityRequest one_engine() {
   return request;
 }
 
+void expect_refusal(const CapacityRequest& request, ErrorKind kind, const std::string& part) {
+  try {
+    Session().capacity(request);
+    ADD_FAILURE() << "not refused";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), kind);
+    EXPECT_NE(error.message().find(part), std::string::npos) << error.message();
+  }
+}
+
 TEST(CapacityLayouts, DenseModelsUseTensorAndPipeline) {
   const auto model = load_language_model("llama3-8b");
   const std::vector<ServingLayout> expected = {{4, 1, 1, 0, 1}, {2, 2, 1, 0, 1}, {1, 4, 1, 0, 1}};
@@ -100,14 +110,53 @@ TEST(Capacity, ThreadsChangeNothing) {
   EXPECT_EQ(to_json(session.capacity(request), request), one);
 }
 
-void expect_refusal(const CapacityRequest& request, ErrorKind kind, const std::string& part) {
-  try {
-    Session().capacity(request);
-    ADD_FAILURE() << "not refused";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), kind);
-    EXPECT_NE(error.message().find(part), std::string::npos) << error.message();
-  }
+TEST(Capacity, TheBestOfFewerDevicesIsWhatTheyCarryAlone) {
+  const Session session;
+  CapacityRequest request = small_request();
+  request.disaggregate = true;
+  request.devices = 4;
+  const CapacityAnswer answer = session.capacity(request);
+  ASSERT_GE(answer.frontier.size(), 3U);
+  request.devices = 2;
+  const CapacityAnswer two = session.capacity(request);
+  EXPECT_EQ(answer.frontier[1].arrangement.devices(), 2);
+  EXPECT_NEAR(answer.frontier[1].kept.load / two.best.kept.load, 1, 0.03);
+}
+
+TEST(Capacity, SearchesTheLimitThatTheSchedulerHas) {
+  const Session session;
+  CapacityRequest request = one_engine();
+  request.fixed_tokens = false;
+  request.serving.scheduler.name = "sarathi";
+  const CapacityAnswer chunks = session.capacity(request);
+  const ArrangedPool& best = chunks.best.arrangement.pools.front();
+  EXPECT_GT(best.chunk_size, 0);
+  EXPECT_EQ(best.max_batched_tokens, 0);
+  ASSERT_FALSE(chunks.others.empty());
+  EXPECT_NE(chunks.others.front().arrangement.pools.front().chunk_size, best.chunk_size);
+  request.serving.scheduler.chunk_size = 128;
+  const CapacityAnswer given = session.capacity(request);
+  EXPECT_EQ(given.best.arrangement.pools.front().chunk_size, 128);
+  EXPECT_TRUE(given.others.empty());
+  EXPECT_LT(given.best.kept.load, chunks.best.kept.load);
+
+  request.serving.scheduler = {};
+  request.serving.scheduler.name = "orca";
+  const CapacityAnswer neither = session.capacity(request);
+  EXPECT_TRUE(neither.others.empty());
+  EXPECT_EQ(to_json(neither, request).find("max_batched_tokens"), std::string::npos);
+}
+
+TEST(Capacity, OfALoadLooksNoFurtherThanTheLoadTakes) {
+  const Session session;
+  CapacityRequest request = one_engine();
+  request.devices = 0;  // 16,384 of the cluster
+  request.serving.traffic.isl = "128";
+  request.serving.traffic.rate = 200;
+  EXPECT_LT(session.capacity(request).best.arrangement.devices(), 16);
+  // Requests get to the engines one after the other: no number of them is enough.
+  request.serving.traffic.rate = 1e5;
+  expect_refusal(request, ErrorKind::kInfeasible, "whatever the number of devices");
 }
 
 TEST(Capacity, SaysWhatToChange) {

@@ -10,9 +10,11 @@
 #include "orrery/api/append_new.h"
 #include "orrery/api/serving_fleet.h"
 #include "orrery/api/session.h"
+#include "orrery/api/traffic.h"
 #include "orrery/base/error.h"
 #include "orrery/learn/parallel.h"
 #include "orrery/serving/sampled_times.h"
+#include "orrery/serving/traffic/trace.h"
 
 namespace orrery {
 namespace {
@@ -281,7 +283,9 @@ std::string devices_text(const std::vector<PoolAnswer>& pools) {
   return text;
 }
 
-ServingAnswer Session::serving(const ServingRequest& request) const {
+ServingAnswer Session::serving(const ServingRequest& asked) const {
+  ServingRequest request = asked;
+  request.traffic.table = read_table(asked.traffic);  // once, for all runs
   const std::vector<EnginePool> pools = engine_pools(*this, request);
   std::vector<SampledTimes> sampled;
   sampled.reserve(pools.size());
@@ -301,6 +305,8 @@ ServingAnswer Session::serving(const ServingRequest& request) const {
   if (request.speculation.draft_tokens > 0)
     append_new(answer.gaps, {"guesses cost nothing before they are checked: neither the time nor "
                              "the weights of what drafts them are counted"});
+  if (const auto& table = request.traffic.table)
+    append_new(answer.gaps, table->gaps(!request.traffic.requests.empty()));
   share_out(answer.run, pools, request.prices, answer);
   run_others(request, pools, answer);
   const ServingMetrics& m = answer.run.metrics;

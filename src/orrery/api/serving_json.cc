@@ -17,6 +17,15 @@ constexpr std::array<std::pair<const char*, Figure>, 4> kFigures = {
      {"p90_s", &Distribution::p90},
      {"p99_s", &Distribution::p99}}};
 
+/// An end that nobody can tell is null, and so is an interval without ends.
+JsonAnswer interval_json(const SamplingInterval& interval) {
+  if (!interval.low && !interval.high) return nullptr;
+  const auto end = [](const std::optional<double>& value) {
+    return value ? JsonAnswer(*value) : JsonAnswer(nullptr);
+  };
+  return JsonAnswer::array({end(interval.low), end(interval.high)});
+}
+
 /// A distribution with both kinds of doubt.
 JsonAnswer distribution_json(const ServingAnswer& a, Distribution ServingMetrics::*which) {
   const Distribution& d = a.run.metrics.*which;
@@ -28,7 +37,7 @@ JsonAnswer distribution_json(const ServingAnswer& a, Distribution ServingMetrics
     const double value = (d.*figure).value;
     model[name] = {std::min(value, ((a.fast.*which).*figure).value),
                    std::max(value, ((a.slow.*which).*figure).value)};
-    sampling[name] = {(d.*figure).low, (d.*figure).high};
+    sampling[name] = interval_json((d.*figure).by_chance);
   }
   json["model_interval"] = std::move(model);
   json["sampling_interval"] = std::move(sampling);

@@ -102,6 +102,10 @@ void ServingOptions::declare_engine(CLI::App& app) {
   app.add_flag_callback(
       "--no-prefix-caching", [this] { request.scheduler.prefix_caching = false; },
       "Keys and values of a prompt's beginning are not looked for in the cache");
+  app.add_flag(
+      "--priority", request.scheduler.by_priority,
+      "Requests of a smaller priority (the table's column) go first and are thrown out last "
+      "(scheduling-policy priority)");
   app.add_flag("--first-chunk", request.scheduler.first_chunk,
                "vllm-v1: admit who has room for the next chunk, not only for all of its tokens "
                "(scheduler_reserve_full_isl=False)");
@@ -218,9 +222,11 @@ void ServingOptions::declare_router(CLI::App& app) {
 
 void ServingOptions::declare_times(CLI::App& app) {
   TrafficRequest& t = request.traffic;
-  app.add_option("--requests", t.requests,
-                 "A table of requests: arrived_at,num_prefill_tokens,num_decode_tokens, or an "
-                 "Azure, VIDUR, vLLM or ShareGPT one (CSV, JSON lines)")
+  app.add_option(
+         "--requests", t.requests,
+         "A table of requests: arrived_at,num_prefill_tokens,num_decode_tokens, or an "
+         "Azure, VIDUR, vLLM or ShareGPT one (CSV, JSON lines or array; text counts a token for "
+         "each 4 bytes); a column priority is for --priority")
       ->type_name("FILE");
   app.add_option("--speed", t.speed, "Times the rate of that table")
       ->type_name("X")

@@ -26,8 +26,11 @@ std::string devices_text(const Arrangement& arrangement) {
 
 std::string number_text(double number) { return fmt::format("{:.3g}", number); }
 
+/// Up to how many tokens a step is filled.
 std::string budget_text(const Arrangement& arrangement) {
-  return std::to_string(arrangement.pools.front().max_batched_tokens);
+  const ArrangedPool& pool = arrangement.pools.front();
+  const int64_t limit = std::max(pool.max_batched_tokens, pool.chunk_size);
+  return limit > 0 ? std::to_string(limit) : "–";
 }
 
 Table::Column right(const std::string& title) { return {title, Table::Align::kRight}; }
@@ -75,8 +78,12 @@ std::string capacity_text(const CapacityAnswer& a, const CapacityRequest& reques
                    load_text(a.most.load, unit), came(a.most), devices_text(best.arrangement),
                    load_number(a.most_low), load_number(a.most_high),
                    a.most.load / best.arrangement.devices()));
-  line("engines", fmt::format("{}, {} tokens a step at most", words(best.arrangement, kinds),
-                              budget_text(best.arrangement)));
+  const ArrangedPool& first = best.arrangement.pools.front();
+  line("engines",
+       words(best.arrangement, kinds) +
+           (first.max_batched_tokens > 0 || first.chunk_size > 0
+                ? fmt::format(", {} tokens a step at most", budget_text(best.arrangement))
+                : std::string()));
   line(quantile.c_str(), fmt::format("ttft {}, tpot {}, e2e {}", time_text(best.kept.ttft),
                                      time_text(best.kept.tpot), time_text(best.kept.e2e)));
   line("throughput",

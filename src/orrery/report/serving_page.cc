@@ -61,7 +61,7 @@ std::string latencies_html(const ServingAnswer& a) {
                           format_seconds(m.value),
                           range_text(std::min(m.value, ((a.fast.*which).*figure).value),
                                      std::max(m.value, ((a.slow.*which).*figure).value)),
-                          range_text(m.low, m.high));
+                          by_chance_text(m.by_chance));
     }
     html += "</tr>\n";
   }

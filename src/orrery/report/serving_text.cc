@@ -60,6 +60,13 @@ std::string pool_title(const PoolAnswer& pool, const std::vector<PoolAnswer>& al
   return fmt::format("{}: {} × ({})", name, pool.replicas, words(pool.layout));
 }
 
+std::string by_chance_text(const SamplingInterval& interval) {
+  const auto& [low, high] = interval;
+  if (low && high) return fmt::format("{} … {}", format_seconds(*low), format_seconds(*high));
+  if (low) return fmt::format("{} or more", format_seconds(*low));
+  return high ? fmt::format("{} or less", format_seconds(*high)) : "too few requests";
+}
+
 std::string serving_text(const ServingAnswer& a, const ServingRequest& request) {
   const ServingMetrics& m = a.run.metrics;
   std::string text =
@@ -74,10 +81,10 @@ std::string serving_text(const ServingAnswer& a, const ServingRequest& request) 
   const auto row = [&](const char* what, Distribution ServingMetrics::*which) {
     const Distribution& d = m.*which;
     if (d.count == 0) return;
-    table.add(
-        {what, with_range(d.mean.value, (a.fast.*which).mean.value, (a.slow.*which).mean.value),
-         format_seconds(d.p50.value), format_seconds(d.p90.value), format_seconds(d.p99.value),
-         fmt::format("{} … {}", format_seconds(d.mean.low), format_seconds(d.mean.high))});
+    table.add({what,
+               with_range(d.mean.value, (a.fast.*which).mean.value, (a.slow.*which).mean.value),
+               format_seconds(d.p50.value), format_seconds(d.p90.value),
+               format_seconds(d.p99.value), by_chance_text(d.mean.by_chance)});
   };
   row("time to first token", &ServingMetrics::ttft);
   row("time per output token", &ServingMetrics::tpot);

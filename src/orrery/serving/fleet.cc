@@ -6,6 +6,7 @@
 #include <queue>
 
 #include "orrery/base/error.h"
+#include "orrery/serving/event_times.h"
 #include "orrery/serving/router.h"
 
 namespace orrery {
@@ -154,6 +155,7 @@ class Fleet {
     for (const auto& replica : pool_.replicas()) replicas_.push_back(replica.get());
     links_.resize(options.pool.replicas.size() + options.decode_pool.replicas.size());
     for (const auto& replica : decode_pool_.replicas()) replicas_.push_back(replica.get());
+    events_ = EventTimes(replicas_.size());
   }
 
   ServingRun run() {
@@ -163,27 +165,39 @@ class Fleet {
       now_ = std::min({next, pool_.next_review(), decode_pool_.next_review()});
       if (now_ < last_) throw_internal("simulated time ran back");
       last_ = now_;
-      for (size_t i = 0; i < replicas_.size(); ++i) end_steps(i);
+      touched_.clear();
+      events_.add_due(now_, touched_);
+      const size_t due = touched_.size();
+      for (size_t i = 0; i < due; ++i) end_steps(touched_[i]);
       gave_up_ = broken_.too_many(now_, recorder_.records());
       if (gave_up_) break;
       if (pool_.next_review() <= now_) pool_.review(now_);
       if (decode_pool_.next_review() <= now_) decode_pool_.review(now_);
       deliver();
       arrivals();
-      for (Replica* replica : replicas_) replica->start_steps(now_, quiet_until(*replica));
+      std::ranges::sort(touched_);
+      touched_.erase(std::unique(touched_.begin(), touched_.end()), touched_.end());
+      for (const size_t i : touched_) {
+        replicas_[i]->start_steps(now_, quiet_until(*replicas_[i]));
+        events_.set(i, replicas_[i]->next_event());
+      }
     }
     return result();
   }
 
  private:
+  /// To be looked at when what is due now was: something came to the replica, or left it.
+  void touch(const Replica* replica) {
+    touched_.push_back(
+        static_cast<size_t>(std::ranges::find(replicas_, replica) - replicas_.begin()));
+  }
+
   /// When the next request comes to its engine.
   Seconds next_arrival() const { return source_.next_arrival() + options_.before_engine; }
 
   Seconds next_time() const {
-    Seconds next = next_arrival();
-    if (!deliveries_.empty()) next = std::min(next, deliveries_.top().at);
-    for (const Replica* replica : replicas_) next = std::min(next, replica->next_event());
-    return next;
+    const Seconds next = std::min(next_arrival(), events_.earliest());
+    return deliveries_.empty() ? next : std::min(next, deliveries_.top().at);
   }
 
   /// Each engine gets a share of the requests that come: until its own, at the pace so far. Of runs
@@ -244,7 +258,9 @@ class Fleet {
       const Delivery d = deliveries_.top();
       deliveries_.pop();
       replicas_[d.from]->release(d.slot);
+      touched_.push_back(d.from);
       d.to->arrive(d.id, d.request, now_, d.received);
+      touch(d.to);
     }
   }
 
@@ -260,6 +276,7 @@ class Fleet {
         continue;
       }
       replica->arrive(id, request, now_);
+      touch(replica);
     }
   }
 
@@ -299,7 +316,9 @@ class Fleet {
   Pool pool_;
   Pool decode_pool_;
   std::vector<Replica*> replicas_;
-  std::vector<LinkWay> links_;  ///< Out of each prefill engine, into each decode engine.
+  std::vector<LinkWay> links_;   ///< Out of each prefill engine, into each decode engine.
+  EventTimes events_{0};         ///< Of the replicas.
+  std::vector<size_t> touched_;  ///< Replicas whose steps may end or begin now.
   std::priority_queue<Delivery, std::vector<Delivery>, std::greater<>> deliveries_;
   uint64_t deliveries_made_ = 0;
   std::vector<EndedSequence> ended_;

@@ -168,8 +168,9 @@ std::string written(const ServingRun& run) {
   std::ostringstream out;
   out << std::hexfloat << requests_of(run);
   const ServingMetrics& m = run.metrics;
-  out << m.itl_mean.value << ' ' << m.itl_p99.value << ' ' << m.tpot.p99.low << ' ' << run.steps
-      << ' ' << run.kv_peak_blocks << ' ' << run.kv_mean_use << ' ' << run.replica_seconds << '\n';
+  out << m.itl_mean.value << ' ' << m.itl_p99.value << ' ' << m.tpot.p99.by_chance.low.value_or(-1)
+      << ' ' << run.steps << ' ' << run.kv_peak_blocks << ' ' << run.kv_mean_use << ' '
+      << run.replica_seconds << '\n';
   out << run.host.hit_tokens << ' ' << run.host.peak_blocks << ' ' << run.host.to_device.value
       << ' ' << run.host.to_host_busy.value << ' ' << run.host.adapter_loads << '\n';
   for (const SeriesPoint& p : run.series)

@@ -1,44 +1,12 @@
 #include "orrery/serving/metrics.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <utility>
 
 #include "orrery/base/error.h"
 
 namespace orrery {
-namespace {
-
-struct Values {
-  double mean = 0;
-  double p50 = 0;
-  double p90 = 0;
-  double p99 = 0;
-};
-
-Values values_of(std::span<double> values) {
-  Values v;
-  for (const double x : values) v.mean += x;
-  v.mean /= static_cast<double>(values.size());
-  v.p50 = quantile_of(values, 0.5);
-  v.p90 = quantile_of(values, 0.9);
-  v.p99 = quantile_of(values, 0.99);
-  return v;
-}
-
-constexpr size_t kBlocks = 20;
-constexpr double kStudent19 = 1.729133;  ///< 95 % point of Student's t with 19 degrees.
-
-Measured with_interval(double value, const std::array<double, kBlocks>& blocks) {
-  double mean = 0;
-  for (const double b : blocks) mean += b / kBlocks;
-  double square = 0;
-  for (const double b : blocks) square += (b - mean) * (b - mean);
-  const double half = kStudent19 * std::sqrt(square / (kBlocks - 1) / kBlocks);
-  return {value, std::max(0.0, value - half), value + half};
-}
-
-}  // namespace
 
 double quantile_of(std::span<double> values, double q) {
   const double place = q * static_cast<double>(values.size() - 1);
@@ -68,34 +36,18 @@ void Recorder::end(uint32_t id, Seconds now) {
   record.state = RequestRecord::State::kDone;
 }
 
-Distribution distribution(std::span<const double> given) {
+Distribution distribution(std::span<const double> values) {
   Distribution d;
-  d.count = static_cast<int64_t>(given.size());
-  if (given.empty()) return d;
-  std::vector<double> values(given.begin(), given.end());
-  std::array<double, kBlocks> mean{};
-  std::array<double, kBlocks> p50{};
-  std::array<double, kBlocks> p90{};
-  std::array<double, kBlocks> p99{};
-  const bool blocks = values.size() >= 2 * kBlocks;
-  for (size_t b = 0; blocks && b < kBlocks; ++b) {
-    const size_t begin = values.size() * b / kBlocks;
-    const size_t end = values.size() * (b + 1) / kBlocks;
-    const Values v = values_of(std::span(values).subspan(begin, end - begin));
-    mean[b] = v.mean;
-    p50[b] = v.p50;
-    p90[b] = v.p90;
-    p99[b] = v.p99;
-  }
-  values.assign(given.begin(), given.end());
-  const Values v = values_of(values);
-  const auto measured = [&](double value, const std::array<double, kBlocks>& of_blocks) {
-    return blocks ? with_interval(value, of_blocks) : Measured{value, value, value};
-  };
-  d.mean = measured(v.mean, mean);
-  d.p50 = measured(v.p50, p50);
-  d.p90 = measured(v.p90, p90);
-  d.p99 = measured(v.p99, p99);
+  d.count = static_cast<int64_t>(values.size());
+  if (values.empty()) return d;
+  for (const double value : values) d.mean.value += value;
+  d.mean.value /= static_cast<double>(values.size());
+  d.mean.by_chance = interval_of_mean(values);
+  std::vector<double> sorted(values.begin(), values.end());
+  std::ranges::sort(sorted);
+  for (const auto& [figure, q] :
+       {std::pair(&d.p50, 0.5), std::pair(&d.p90, 0.9), std::pair(&d.p99, 0.99)})
+    *figure = {quantile_of_sorted(sorted, q), interval_of_quantile(values, sorted, q)};
   return d;
 }
 

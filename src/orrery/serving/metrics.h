@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "orrery/base/units.h"
+#include "orrery/serving/sampling_interval.h"
 #include "orrery/serving/step_log.h"
 
 namespace orrery {
@@ -34,11 +35,10 @@ struct RequestRecord {
   Seconds vidur_tpot() const { return (end - first_token) / output; }
 };
 
-/// A value and its 90 % interval under the run's randomness.
+/// A value and its 90 % interval under the chance of the requests drawn.
 struct Measured {
   double value = 0;
-  double low = 0;
-  double high = 0;
+  SamplingInterval by_chance;
 };
 
 /// In seconds.
@@ -110,9 +110,7 @@ struct ServingMetrics {
 /// The quantile `q` of type 7 of Hyndman and Fan, of one value at least; reorders them.
 double quantile_of(std::span<double> values, double q);
 
-/// Means and quantiles with intervals from the means of 20 blocks of consecutive requests: value
-/// ± t(19) · s / √20 of the blocks' own values. Fewer than 40 requests have no interval but the
-/// value itself.
+/// Of values in the order their requests came.
 Distribution distribution(std::span<const double> values);
 
 ServingMetrics measure(std::span<const RequestRecord> records, const DurationHistogram& intervals,

@@ -6,7 +6,7 @@
 namespace orrery {
 namespace {
 
-constexpr std::array<int64_t, 5> kTokenBudgets = {512, 1024, 2048, 4096, 8192};
+constexpr std::array<int64_t, 5> kStepLimits = {512, 1024, 2048, 4096, 8192};
 /// Pairs of prefill and decode engines that are simulated.
 constexpr size_t kPairs = 12;
 
@@ -35,8 +35,7 @@ std::vector<Option> single_engines(const KnownEngines& engines) {
   std::vector<Option> all;
   for (const KnownEngine& e : engines.all()) {
     if (!e.keeps()) continue;
-    const int64_t tokens = engines.kind(e.device).engine.max_batched_tokens;
-    all.push_back({{{{"engines", e.device, e.layout, 1, tokens}}}, 1, e.pace, {}, {}, false});
+    all.push_back({{{engines.pool("engines", e.device, e.layout, 1)}}, 1, e.pace, {}, {}, false});
   }
   return all;
 }
@@ -56,8 +55,7 @@ std::vector<Option> pairs(const KnownEngines& engines, const OfferedLoad& load,
         Option option;
         for (const auto& [role, engine, replicas] :
              {std::tuple("prefill", &prefill, workers), std::tuple("decode", &decode, decoders)})
-          option.unit.pools.push_back({role, engine->device, engine->layout, replicas,
-                                       engines.kind(engine->device).engine.max_batched_tokens});
+          option.unit.pools.push_back(engines.pool(role, engine->device, engine->layout, replicas));
         option.pace.requests =
             std::min(workers * prefill.pace.prompts, decoders * decode.pace.answers);
         option.pace.under_way = option.pace.requests * decode.trickle.e2e.value;
@@ -75,17 +73,20 @@ std::vector<Option> pairs(const KnownEngines& engines, const OfferedLoad& load,
   return all;
 }
 
-std::vector<Option> with_other_budgets(const std::vector<Option>& options,
-                                       const KnownEngines& engines) {
+std::vector<Option> with_other_limits(const std::vector<Option>& options,
+                                      const KnownEngines& engines) {
   std::vector<Option> all;
   for (const Option& option : options)
-    for (const int64_t tokens : kTokenBudgets) {
+    for (const int64_t tokens : kStepLimits) {
       Option other = option;
       // Engines that only decode have no prompts to put in a step.
       ArrangedPool& pool = other.unit.pools.front();
-      if (tokens == pool.max_batched_tokens || tokens < engines.kind(pool.device).engine.max_seqs)
+      int64_t* const limit = engines.variable_limit(pool);
+      if (limit == nullptr || *limit == tokens) continue;
+      // A step of all its tokens has room for those that decode.
+      if (pool.max_batched_tokens > 0 && tokens < engines.kind(pool.device).engine.max_seqs)
         continue;
-      pool.max_batched_tokens = tokens;
+      *limit = tokens;
       all.push_back(std::move(other));
     }
   return all;

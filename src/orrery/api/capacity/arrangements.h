@@ -39,8 +39,9 @@ std::vector<Option> single_engines(const KnownEngines& engines);
 std::vector<Option> pairs(const KnownEngines& engines, const OfferedLoad& load,
                           const DevicePrices& prices, int devices);
 
-/// The same with other numbers of tokens in a step.
-std::vector<Option> with_other_budgets(const std::vector<Option>& options,
-                                       const KnownEngines& engines);
+/// The same with steps filled up to other numbers of tokens, where the scheduler knows such a limit
+/// and none was given.
+std::vector<Option> with_other_limits(const std::vector<Option>& options,
+                                      const KnownEngines& engines);
 
 }  // namespace orrery

@@ -8,6 +8,7 @@
 #include "orrery/api/session.h"
 #include "orrery/base/error.h"
 #include "orrery/learn/parallel.h"
+#include "orrery/serving/scheduler.h"
 
 namespace orrery {
 namespace {
@@ -62,7 +63,8 @@ void KnownEngines::add(const DeviceKind& kind, const std::vector<ServingLayout>&
       if (e.layout.devices() > devices)
         throw_infeasible(fmt::format("it needs {} devices", e.layout.devices()));
       e.engine = session_.serving_engine(wanted);
-      const Arrangement alone = {{{"engines", e.device, e.layout, 1, wanted.max_batched_tokens}}};
+      const Arrangement alone = {{pool("engines", e.device, e.layout, 1)}};
+      const int64_t chunk = alone.pools.front().chunk_size;
       const std::vector<EnginePool> one = pools(alone);
       const ServingRun run =
           run_pools(serving(alone, load_.trickle()), one, times_of(one), RunDetail::kRequests);
@@ -73,8 +75,8 @@ void KnownEngines::add(const DeviceKind& kind, const std::vector<ServingLayout>&
                         e.engine->memory.cache / 1e9));
       e.pace = pace_of(
           *e.engine, e.layout,
-          {load_.mean_prompt(), load_.mean_output(), wanted.max_batched_tokens, wanted.max_seqs,
-           is_asynchronous(request_.serving, *e.engine), request_.promise.level});
+          {load_.mean_prompt(), load_.mean_output(), chunk > 0 ? chunk : wanted.max_batched_tokens,
+           wanted.max_seqs, is_asynchronous(request_.serving, *e.engine), request_.promise.level});
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kInfeasible) throw;
       e.engine.reset();
@@ -97,13 +99,37 @@ const KnownEngine& KnownEngines::of(const std::string& device, const ServingLayo
   return *found;
 }
 
+ArrangedPool KnownEngines::pool(const std::string& role, const std::string& device,
+                                const ServingLayout& layout, int replicas) const {
+  const SchedulerOptions& scheduler = request_.serving.scheduler;
+  const auto& parameters =
+      Registry<Scheduler>::instance().at(scheduler.name, "scheduler").description.parameters;
+  const auto known = [&](std::string_view name) {
+    return std::ranges::find(parameters, name, &Parameter::name);
+  };
+  ArrangedPool pool = {role, device, layout, replicas};
+  if (known("max_batched_tokens") != parameters.end())
+    pool.max_batched_tokens = kind(device).engine.max_batched_tokens;
+  else if (const auto chunk = known("chunk_size"); chunk != parameters.end())
+    pool.chunk_size = scheduler.chunk_size > 0 ? scheduler.chunk_size
+                                               : static_cast<int64_t>(chunk->default_value);
+  return pool;
+}
+
+int64_t* KnownEngines::variable_limit(ArrangedPool& pool) const {
+  if (pool.chunk_size > 0)
+    return request_.serving.scheduler.chunk_size > 0 ? nullptr : &pool.chunk_size;
+  return pool.max_batched_tokens == 0 || request_.fixed_tokens ? nullptr : &pool.max_batched_tokens;
+}
+
 std::vector<EnginePool> KnownEngines::pools(const Arrangement& arrangement) const {
   std::vector<EnginePool> pools;
   for (const ArrangedPool& arranged : arrangement.pools) {
     EnginePool pool = {arranged.role, *of(arranged.device, arranged.layout).engine,
                        kind(arranged.device).engine, arranged.replicas};
     pool.request.layout = arranged.layout;
-    pool.request.max_batched_tokens = arranged.max_batched_tokens;
+    if (arranged.max_batched_tokens > 0)
+      pool.request.max_batched_tokens = arranged.max_batched_tokens;
     divide_memory(pool.engine, pool.request);
     pools.push_back(std::move(pool));
   }
@@ -119,7 +145,10 @@ ServingRequest KnownEngines::serving(const Arrangement& arrangement,
   for (const ArrangedPool& arranged : arrangement.pools) {
     PoolRequest pool = {arranged.role, kind(arranged.device).engine, arranged.replicas};
     pool.engine.layout = arranged.layout;
-    pool.engine.max_batched_tokens = arranged.max_batched_tokens;
+    if (arranged.max_batched_tokens > 0)
+      pool.engine.max_batched_tokens = arranged.max_batched_tokens;
+    if (arranged.chunk_size > 0 && arranged.role != "decode")
+      serving.scheduler.chunk_size = arranged.chunk_size;
     serving.pools.push_back(std::move(pool));
   }
   return serving;

@@ -45,6 +45,11 @@ class KnownEngines {
   const std::vector<KnownEngine>& all() const { return engines_; }
   const KnownEngine& of(const std::string& device, const ServingLayout& layout) const;
   /// The engines of an arrangement, memory divided as its tokens of a step ask.
+  /// Engines alike, with the steps that were asked for or are usual.
+  ArrangedPool pool(const std::string& role, const std::string& device, const ServingLayout& layout,
+                    int replicas) const;
+  /// What the pool's steps are filled up to; null where that is given, or is nothing.
+  int64_t* variable_limit(ArrangedPool& pool) const;
   std::vector<EnginePool> pools(const Arrangement& arrangement) const;
   /// The same as a request, for `traffic`.
   ServingRequest serving(const Arrangement& arrangement, const TrafficRequest& traffic) const;

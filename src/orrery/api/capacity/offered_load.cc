@@ -73,8 +73,11 @@ int64_t OfferedLoad::count(double load, const Effort& effort) const {
     wanted = std::clamp(kRounds * load, double{kLeastCount}, double{kMostCount});
   else
     wanted = std::clamp(load * settling_.value, kLeastCount / turns_, kMostCount / turns_);
+  double asked = wanted * effort.length;
+  if (traffic_.count == 0 && (unit_ == LoadUnit::kTableSpeed || unit_ == LoadUnit::kConversations))
+    asked = std::min(asked, effort.most_requests / turns_);
   return std::max<int64_t>(std::min<int64_t>(static_cast<int64_t>(wanted), kLeastCount / 4),
-                           static_cast<int64_t>(wanted * effort.length));
+                           static_cast<int64_t>(asked));
 }
 
 TrafficRequest OfferedLoad::at(double load, const Effort& effort) const {

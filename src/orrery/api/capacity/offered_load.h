@@ -16,8 +16,10 @@ struct Effort {
   double length = 1;        ///< Of a run, over one that settles.
   double precision = 0.01;  ///< Of the load.
   bool to_the_end = true;   ///< Runs go on where the promise is broken already.
+  /// Requests of a run at most, of a table or of conversations: those are never over soon.
+  double most_requests = 50000;
 };
-inline constexpr Effort kQuick = {0.5, 0.05, false};
+inline constexpr Effort kQuick = {0.5, 0.05, false, 5000};
 inline constexpr Effort kThorough = {1, 0.01, true};
 inline constexpr Effort kInterval = {1, 0.03, false};
 

@@ -12,8 +12,8 @@
 namespace orrery {
 namespace {
 
-/// Other budgets are tried for arrangements with this share of the best one's load, so many at
-/// most, …
+/// Other limits of a step are tried for arrangements with this share of the best one's load, so
+/// many at most, …
 constexpr double kPromising = 0.6;
 constexpr size_t kMostPromising = 6;
 /// … and those with this share are looked at to the end, so many at most.
@@ -79,6 +79,10 @@ std::vector<Option> CapacitySearch::tried(const std::vector<Option>& all, Aim ai
   return found;
 }
 
+int CapacitySearch::copies_for_load(const Option& one) const {
+  return static_cast<int>(std::ceil(std::min(1e6, load_.asked() / one.kept.load)));
+}
+
 double CapacitySearch::worth(const Option& unit, double load) const {
   if (!asked()) return load;
   Option enough = unit;
@@ -86,9 +90,19 @@ double CapacitySearch::worth(const Option& unit, double load) const {
   return 1 / cost_of(enough);
 }
 
-std::vector<Option> CapacitySearch::roughly(std::vector<Option> units) {
+std::vector<Option> CapacitySearch::units(int devices) const {
+  std::vector<Option> all = single_engines(engines_);
+  std::erase_if(all, [&](const Option& one) { return one.unit.devices() > devices; });
+  if (request_.disaggregate || engines_.kinds().size() > 1)
+    for (Option& pair : pairs(engines_, load_, request_.serving.prices, devices))
+      all.push_back(std::move(pair));
+  return all;
+}
+
+std::vector<Option> CapacitySearch::roughly(std::vector<Option> units, int devices,
+                                            std::vector<ImpossibleLayout>& too_slow) const {
   if (!asked())
-    for (Option& unit : units) unit.copies = devices_ / unit.unit.devices();
+    for (Option& unit : units) unit.copies = devices / unit.unit.devices();
   std::ranges::stable_sort(units, [&](const Option& a, const Option& b) {
     return worth(a, a.allowed(load_)) > worth(b, b.allowed(load_));
   });
@@ -103,9 +117,9 @@ std::vector<Option> CapacitySearch::roughly(std::vector<Option> units) {
       others.push_back(*unit);
     } else if (unit->unit.pools.size() == 1) {
       const ArrangedPool& pool = unit->unit.pools.front();
-      too_slow_.push_back({pool.device, pool.layout,
-                           fmt::format("its steps allow {} at most",
-                                       load_text(allowed / unit->copies, load_.unit()))});
+      too_slow.push_back({pool.device, pool.layout,
+                          fmt::format("its steps allow {} at most",
+                                      load_text(allowed / unit->copies, load_.unit()))});
     }
   }
   for (Option& other : tried(others, Aim::kMostLoad, kQuick)) found.push_back(std::move(other));
@@ -113,11 +127,7 @@ std::vector<Option> CapacitySearch::roughly(std::vector<Option> units) {
 }
 
 std::vector<Option> CapacitySearch::find() {
-  std::vector<Option> units = single_engines(engines_);
-  if (request_.disaggregate || engines_.kinds().size() > 1)
-    for (Option& pair : pairs(engines_, load_, request_.serving.prices, devices_))
-      units.push_back(std::move(pair));
-  std::vector<Option> found = roughly(std::move(units));
+  std::vector<Option> found = roughly(units(devices_), devices_, too_slow_);
   const Aim aim = asked() ? Aim::kFewestCopies : Aim::kMostLoad;
   if (asked()) {
     // As many copies as the load takes by what one carries, of those that may cost least.
@@ -125,21 +135,18 @@ std::vector<Option> CapacitySearch::find() {
     for (const Option& one : found) best = std::max(best, worth(one, one.kept.load));
     std::erase_if(found,
                   [&](const Option& one) { return worth(one, one.kept.load) < kPromising * best; });
-    for (Option& one : found)
-      one.copies = static_cast<int>(std::ceil(std::min(1e6, load_.asked() / one.kept.load)));
+    for (Option& one : found) one.copies = copies_for_load(one);
     found = tried(found, aim, kQuick);
   }
   if (found.empty()) return found;
   sort(found);
-  if (!request_.fixed_tokens) {
-    std::vector<Option> promising;
-    for (const Option& option : found)
-      if (promising.size() < kMostPromising && near(option, found.front(), kPromising))
-        promising.push_back(option);
-    for (Option& other : tried(with_other_budgets(promising, engines_), aim, kQuick))
-      found.push_back(std::move(other));
-    sort(found);
-  }
+  std::vector<Option> promising;
+  for (const Option& option : found)
+    if (promising.size() < kMostPromising && near(option, found.front(), kPromising))
+      promising.push_back(option);
+  for (Option& other : tried(with_other_limits(promising, engines_), aim, kQuick))
+    found.push_back(std::move(other));
+  sort(found);
   std::vector<Option> close, far;
   for (size_t i = 0; i < found.size(); ++i) {
     if (i < kMostClose && near(found[i], found.front(), kClose)) {
@@ -163,49 +170,58 @@ std::vector<Option> CapacitySearch::find() {
   return all;
 }
 
+std::vector<Option> CapacitySearch::with_more_engines(const Option& best) const {
+  std::vector<Option> options;
+  for (const int more : {1, 2, best.copies}) {
+    Option option = best;
+    option.copies += more;
+    if (option.devices() <= devices_ && (options.empty() || option.copies > options.back().copies))
+      options.push_back(option);
+  }
+  share_tasks(options.size(), threads_, [&](size_t i) {
+    const Fielded engines = trials_.field(options[i].arrangement());
+    options[i].kept = trials_.at(engines, load_.asked(), kThorough);
+    options[i].broken.reset();
+  });
+  return options;
+}
+
+std::optional<Option> CapacitySearch::best_of(int devices, const std::vector<Option>& found) const {
+  std::vector<Option> all = units(devices);
+  // What is known of the same layouts on all devices tells where to look.
+  for (Option& one : all)
+    if (const auto known = std::ranges::find_if(
+            found, [&](const Option& option) { return alike(option.unit, one.unit); });
+        known != found.end()) {
+      const int copies = devices / one.unit.devices();
+      one.kept.load = known->kept.load * copies * one.unit.devices() / known->devices();
+      for (size_t i = 0; i < one.unit.pools.size(); ++i) {
+        one.unit.pools[i].max_batched_tokens = known->unit.pools[i].max_batched_tokens;
+        one.unit.pools[i].chunk_size = known->unit.pools[i].chunk_size;
+      }
+    }
+  std::vector<ImpossibleLayout> too_slow;
+  std::vector<Option> rough = roughly(std::move(all), devices, too_slow);
+  sort(rough);
+  if (rough.size() > kForEachSize) rough.resize(kForEachSize);
+  std::vector<Option> exact = tried(rough, Aim::kMostLoad, kThorough);
+  sort(exact);
+  return exact.empty() ? std::nullopt : std::optional(exact.front());
+}
+
 std::vector<Option> CapacitySearch::frontier(const std::vector<Option>& found) const {
   const Option& best = found.front();
-  std::vector<Option> options;
-  if (asked()) {
-    for (const int more : {1, 2, best.copies}) {
-      Option option = best;
-      option.copies += more;
-      if (option.devices() <= devices_ &&
-          (options.empty() || option.copies > options.back().copies))
-        options.push_back(option);
-    }
-    share_tasks(options.size(), threads_, [&](size_t i) {
-      const Fielded engines = trials_.field(options[i].arrangement());
-      options[i].kept = trials_.at(engines, load_.asked(), kThorough);
-      options[i].broken.reset();
-    });
-    options.insert(options.begin(), best);
-    return options;
-  }
-  std::vector<const Option*> units;  // each layout's best
-  for (const Option& option : found)
-    if (std::ranges::none_of(units, [&](const Option* u) { return alike(u->unit, option.unit); }))
-      units.push_back(&option);
-  for (int devices = 1; devices < best.devices(); devices *= 2) {
-    std::vector<Option> of_size;
-    for (const Option* unit : units) {
-      if (devices % unit->unit.devices() != 0) continue;
-      Option option = *unit;
-      option.copies = devices / unit->unit.devices();
-      option.kept.load *= static_cast<double>(option.copies) / unit->copies;
-      of_size.push_back(std::move(option));
-    }
-    std::ranges::stable_sort(of_size, std::ranges::greater(),
-                             [](const Option& option) { return option.kept.load; });
-    if (of_size.size() > kForEachSize) of_size.resize(kForEachSize);
-    options.insert(options.end(), of_size.begin(), of_size.end());
-  }
   std::vector<Option> frontier;
-  for (Option& option : tried(options, Aim::kMostLoad, kThorough))
-    if (frontier.empty() || frontier.back().devices() != option.devices())
-      frontier.push_back(std::move(option));
-    else if (frontier.back().kept.load < option.kept.load)
-      frontier.back() = std::move(option);
+  if (asked()) {
+    frontier = with_more_engines(best);
+    frontier.insert(frontier.begin(), best);
+    return frontier;
+  }
+  for (int devices = 1; devices < best.devices(); devices *= 2) {
+    const std::optional<Option> option = best_of(devices, found);
+    if (option && (frontier.empty() || frontier.back().kept.load < option->kept.load))
+      frontier.push_back(*option);
+  }
   frontier.push_back(best);
   return frontier;
 }
@@ -238,11 +254,26 @@ void CapacitySearch::refuse_all() const {
         percent, seen, words(nearest->layout), named ? " on " + nearest->device : ""));
   }
   if (asked()) {
-    std::vector<Option> all = single_engines(engines_);
-    for (Option& option : all) option.copies = devices_ / option.unit.devices();
+    // As many copies as might be needed, by what one carries.
+    std::vector<Option> all = tried(single_engines(engines_), Aim::kMostLoad, kQuick);
+    bool enough = true;
+    for (Option& option : all) {
+      option.copies = trials_.most_copies(option, copies_for_load(option));
+      enough = enough && option.copies < devices_ / option.unit.devices();
+      option.kept = {};
+    }
     const std::vector<Option> found = tried(all, Aim::kMostLoad, kQuick);
     const auto most =
         std::ranges::max_element(found, {}, [](const Option& option) { return option.kept.load; });
+    if (most != found.end() && enough)
+      throw_infeasible(
+          fmt::format("{} are too many, whatever the number of devices: {} carry about {}, as {}, "
+                      "and what is in "
+                      "the way is not theirs (the front end, or all users who begin at once); "
+                      "promise more time "
+                      "(--slo)",
+                      load_text(load_.asked(), load_.unit(), 4), most->devices(),
+                      load_text(most->kept.load, load_.unit()), words(most->arrangement(), named)));
     if (most != found.end())
       throw_infeasible(fmt::format(
           "{} need more than {} devices: the most they carry is about {}, as {}; allow more "

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,8 @@ class CapacitySearch {
 
   /// Those that keep the promise, best first.
   std::vector<Option> find();
-  /// The best of `found` for 1, 2, 4 … devices; of a given load, the best with more engines.
+  /// The best for 1, 2, 4 … devices, each found anew, and the best of `found`; of a given load,
+  /// that one with more engines.
   std::vector<Option> frontier(const std::vector<Option>& found) const;
   /// Left out by their pace.
   const std::vector<ImpossibleLayout>& too_slow() const { return too_slow_; }
@@ -38,10 +40,19 @@ class CapacitySearch {
   void sort(std::vector<Option>& options) const;
   /// Those that keep the promise, in the order given.
   std::vector<Option> tried(const std::vector<Option>& all, Aim aim, const Effort& effort) const;
+  /// What the load takes by what one copy was found to carry.
+  int copies_for_load(const Option& one) const;
   /// What a unit is worth by its pace, or by what it was found to carry: load, or load for its
   /// cost.
   double worth(const Option& unit, double load) const;
-  std::vector<Option> roughly(std::vector<Option> units);
+  /// What fleets on so many devices can be made of.
+  std::vector<Option> units(int devices) const;
+  /// What units on so many devices carry, but of those that are `too_slow`.
+  std::vector<Option> roughly(std::vector<Option> units, int devices,
+                              std::vector<ImpossibleLayout>& too_slow) const;
+  /// The best of fewer devices than `found` was for, or none.
+  std::optional<Option> best_of(int devices, const std::vector<Option>& found) const;
+  std::vector<Option> with_more_engines(const Option& best) const;
 
   const CapacityRequest& request_;
   const KnownEngines& engines_;

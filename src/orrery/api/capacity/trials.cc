@@ -13,6 +13,11 @@ namespace {
 /// Of what step times allow, the share that a promise to nearly everybody usually leaves.
 constexpr double kUsualShare = 0.85;
 
+/// Where so many times the copies that share the load by what one carries do not keep the promise,
+/// more do not either: what is in the way is not theirs.
+constexpr int kMostOver = 4;
+constexpr int kMostEngines = 10000;  ///< As run_fleet.
+
 /// The same, but without what users see where the promise is broken.
 Effort until_broken(Effort effort) {
   effort.to_the_end = false;
@@ -89,9 +94,15 @@ std::optional<Option> Trials::most_load(const Option& option, const Effort& effo
   return found;
 }
 
+int Trials::most_copies(const Option& option, int by_load) const {
+  int engines = 0;
+  for (const ArrangedPool& pool : option.unit.pools) engines += pool.replicas;
+  return std::min({devices_ / option.unit.devices(), kMostEngines / engines, kMostOver * by_load});
+}
+
 std::optional<Option> Trials::fewest_copies(const Option& option, const Effort& effort) const {
   Option found = option;
-  const int most = devices_ / option.unit.devices();
+  const int most = most_copies(option, option.copies);
   std::optional<LoadPoint> kept, broken;
   int breaks = 0, keeps = most + 1, step = 1;
   while (keeps - breaks > 1) {

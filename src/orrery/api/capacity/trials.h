@@ -41,8 +41,11 @@ class Trials {
   LoadBracket highest(const Fielded& engines, double start, const Effort& effort) const;
   /// The option with the most load that it carries, or none.
   std::optional<Option> most_load(const Option& option, const Effort& effort) const;
-  /// … with the fewest copies for the load that was asked for, from those it has on.
+  /// … with the fewest copies for the load that was asked for, or none: from those it has on, which
+  /// are what the load takes by what one carries.
   std::optional<Option> fewest_copies(const Option& option, const Effort& effort) const;
+  /// Of copies that are worth a try where the load takes `by_load` by what one carries.
+  int most_copies(const Option& option, int by_load) const;
 
  private:
   /// Whether more requests than may are late before the only engine that takes them sees them. (Of

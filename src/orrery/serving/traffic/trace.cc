@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <initializer_list>
@@ -87,15 +88,36 @@ void set_in_order(Trace& trace) {
   for (TraceRow& row : trace.rows) row.arrival = row.arrival - first;
 }
 
+/// Names of times in seconds, or date and time.
+constexpr std::array<std::string_view, 5> kTimes = {"arrived_at", "arrival_s", "arrival_time",
+                                                    "arrival", "timestamp"};
+
 int first_column(const CsvReader& reader, std::initializer_list<std::string_view> names) {
   for (const std::string_view name : names)
     if (const int column = reader.column(name); column >= 0) return column;
   return -1;
 }
 
+/// Whoever wrote the table, and however they write.
+int time_column(const CsvReader& reader) {
+  const auto small = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
+  for (const std::string_view name : kTimes)
+    for (size_t i = 0; i < reader.header().size(); ++i)
+      if (std::ranges::equal(trimmed(reader.header()[i]), name, {}, small))
+        return static_cast<int>(i);
+  return -1;
+}
+
+std::optional<int32_t> whole_number(double value) {
+  constexpr double kMost = 1 << 30;
+  if (!(value >= -kMost && value <= kMost) || value != std::floor(value)) return std::nullopt;
+  return static_cast<int32_t>(value);
+}
+
 Trace read_csv(const Source& source) {
   CsvReader reader(source);
-  const int time = first_column(reader, {"arrived_at", "arrival_s", "TIMESTAMP"});
+  const int time = time_column(reader);
+  const int priority = first_column(reader, {"priority"});
   const int prompt = first_column(reader, {"num_prefill_tokens", "ContextTokens", "input_tokens"});
   const int output =
       first_column(reader, {"num_decode_tokens", "GeneratedTokens", "output_tokens"});
@@ -105,7 +127,6 @@ Trace read_csv(const Source& source) {
                 "and arrived_at in seconds");
   Trace trace;
   trace.timed = time >= 0;
-  const bool dates = time >= 0 && reader.header()[static_cast<size_t>(time)] == "TIMESTAMP";
   const auto tokens = [&](int column) {
     const auto at = static_cast<size_t>(column);
     const std::optional<double> value = number(trimmed(reader.field(at)));
@@ -121,24 +142,42 @@ Trace read_csv(const Source& source) {
     if (time >= 0) {
       const auto at = static_cast<size_t>(time);
       const std::string_view text = trimmed(reader.field(at));
-      std::optional<double> value = dates ? date_and_time(text) : std::nullopt;
+      std::optional<double> value = date_and_time(text);
       if (!value) value = number(text);
       if (!value || !(*value >= 0 && *value <= kLatest))
-        throw Error(
-            ErrorKind::kInput, reader.location(at),
-            fmt::format("expected {}, found '{}'", dates ? "a date and time" : "seconds, 0 or more",
-                        text.substr(0, 40)));
+        throw Error(ErrorKind::kInput, reader.location(at),
+                    fmt::format("expected seconds, 0 or more, or a date and time, found '{}'",
+                                text.substr(0, 40)));
       row.arrival = Seconds(*value);
     }
     row.lengths = {tokens(prompt), tokens(output)};
+    if (priority >= 0) {
+      const auto at = static_cast<size_t>(priority);
+      const std::optional<double> value = number(trimmed(reader.field(at)));
+      const std::optional<int32_t> whole = value ? whole_number(*value) : std::nullopt;
+      if (!whole)
+        throw Error(ErrorKind::kInput, reader.location(at),
+                    fmt::format("expected a priority, a whole number, found '{}'",
+                                reader.field(at).substr(0, 40)));
+      row.priority = *whole;
+    }
     trace.rows.push_back(row);
   }
   return trace;
 }
 
-class JsonLine {
+constexpr size_t kBytesOfToken = 4;
+
+/// Tokens of a text by its bytes.
+int32_t tokens_of(std::string_view text) {
+  return static_cast<int32_t>(std::min<size_t>(
+      std::max<size_t>(1, (text.size() + kBytesOfToken - 1) / kBytesOfToken), kLongestRequest));
+}
+
+/// The object of one request.
+class JsonRequest {
  public:
-  JsonLine(const Source& source, size_t begin, std::string_view line)
+  JsonRequest(const Source& source, size_t begin, std::string_view line)
       : source_(source), begin_(begin) {
     try {
       object_ = nlohmann::json::parse(line);
@@ -162,11 +201,19 @@ class JsonLine {
     return std::nullopt;
   }
 
-  int32_t tokens(std::initializer_list<std::string_view> names) const {
+  /// A number, or the tokens of the first of `texts` that is there.
+  int32_t tokens(std::initializer_list<std::string_view> names,
+                 std::initializer_list<std::string_view> texts) {
     const std::optional<double> value = find(names);
-    if (!value)
-      source_.fail(begin_, fmt::format("expected a number of tokens as '{}'; text is not counted",
-                                       *names.begin()));
+    if (!value) {
+      for (const std::string_view name : texts)
+        if (const auto at = object_.find(name); at != object_.end() && at->is_string()) {
+          counted_ = true;
+          return tokens_of(at->get_ref<const std::string&>());
+        }
+      source_.fail(begin_, fmt::format("expected a number of tokens as '{}', or text as '{}'",
+                                       *names.begin(), *texts.begin()));
+    }
     const std::optional<int32_t> count = token_count(*value);
     if (!count)
       source_.fail(begin_, fmt::format("'{}' must be a number of tokens, 1 or more, not {}",
@@ -175,7 +222,7 @@ class JsonLine {
   }
 
   std::optional<Seconds> time() const {
-    std::optional<double> value = find({"arrival_s", "arrived_at"});
+    std::optional<double> value = find({"arrival_s", "arrived_at", "arrival_time", "arrival"});
     if (const std::optional<double> ms = find({"timestamp"}); !value && ms) value = *ms * 1e-3;
     if (const std::optional<double> ns = find({"arrival_time_ns"}); !value && ns)
       value = *ns * 1e-9;
@@ -184,35 +231,130 @@ class JsonLine {
     return Seconds(*value);
   }
 
+  /// Nothing of a conversation in which nobody answers.
+  std::optional<RequestLengths> lengths() {
+    for (const char* name : {"conversations", "conversation"})
+      if (const auto talk = object_.find(name); talk != object_.end()) return first_turns(*talk);
+    return RequestLengths{tokens({"prompt_len", "input_tokens", "input_length", "input_toks"},
+                                 {"prompt", "input", "instruction"}),
+                          tokens({"output_len", "expected_output_len", "output_tokens",
+                                  "output_length", "output_toks"},
+                                 {"output", "completion", "response"})};
+  }
+  bool counted() const { return counted_; }
+  int32_t priority() const {
+    const std::optional<double> value = find({"priority"});
+    if (!value) return 0;
+    const std::optional<int32_t> whole = whole_number(*value);
+    if (!whole) source_.fail(begin_, "'priority' is not a whole number");
+    return *whole;
+  }
+
  private:
+  std::optional<RequestLengths> first_turns(const nlohmann::json& talk) {
+    if (!talk.is_array()) source_.fail(begin_, "expected a conversation as an array of turns");
+    if (talk.size() < 2) return std::nullopt;
+    counted_ = true;
+    return RequestLengths{turn(talk[0]), turn(talk[1])};
+  }
+  int32_t turn(const nlohmann::json& turn) const {
+    for (const char* name : {"value", "content", "text"})
+      if (turn.is_object())
+        if (const auto text = turn.find(name); text != turn.end() && text->is_string())
+          return tokens_of(text->get_ref<const std::string&>());
+    source_.fail(begin_, "expected a turn of a conversation with its text as 'value'");
+  }
+
   const Source& source_;
   size_t begin_;
   nlohmann::json object_;
+  bool counted_ = false;
+};
+
+/// Takes down one request after the other.
+class JsonTrace {
+ public:
+  explicit JsonTrace(const Source& source) : source_(source) {}
+
+  void add(size_t begin, size_t end) {
+    JsonRequest json(source_, begin, source_.text().substr(begin, end - begin));
+    const std::optional<RequestLengths> lengths = json.lengths();
+    if (!lengths) {
+      ++trace_.unanswered;
+      return;
+    }
+    TraceRow row;
+    row.lengths = *lengths;
+    row.priority = json.priority();
+    const std::optional<Seconds> time = json.time();
+    if (!trace_.rows.empty() && time.has_value() != trace_.timed)
+      source_.fail(begin, "some requests have a time and others have none");
+    trace_.timed = time.has_value();
+    trace_.counted = trace_.counted || json.counted();
+    row.arrival = time.value_or(Seconds(0));
+    trace_.rows.push_back(row);
+  }
+  Trace take() { return std::move(trace_); }
+
+ private:
+  const Source& source_;
+  Trace trace_;
 };
 
 Trace read_json_lines(const Source& source) {
-  Trace trace;
+  JsonTrace trace(source);
   const std::string_view text = source.text();
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string_view line = text.substr(begin, end - begin);
-    if (line.find_first_not_of(" \t\r") != std::string_view::npos) {
-      const JsonLine json(source, begin, line);
-      TraceRow row;
-      row.lengths.prompt =
-          json.tokens({"prompt_len", "input_tokens", "input_length", "input_toks"});
-      row.lengths.output = json.tokens(
-          {"output_len", "expected_output_len", "output_tokens", "output_length", "output_toks"});
-      const std::optional<Seconds> time = json.time();
-      if (!trace.rows.empty() && time.has_value() != trace.timed)
-        source.fail(begin, "some requests have a time and others have none");
-      trace.timed = time.has_value();
-      row.arrival = time.value_or(Seconds(0));
-      trace.rows.push_back(row);
-    }
+    if (text.substr(begin, end - begin).find_first_not_of(" \t\r") != std::string_view::npos)
+      trace.add(begin, end);
     begin = end + 1;
   }
-  return trace;
+  return trace.take();
+}
+
+/// Where the value that begins here ends: at the comma or bracket that follows it.
+size_t end_of_element(std::string_view text, size_t at) {
+  int depth = 0;
+  bool quoted = false;
+  for (; at < text.size(); ++at) {
+    const char c = text[at];
+    if (quoted) {
+      if (c == '\\')
+        ++at;
+      else if (c == '"')
+        quoted = false;
+    } else if (c == '"') {
+      quoted = true;
+    } else if (c == '{' || c == '[') {
+      ++depth;
+    } else if ((c == ',' || c == ']') && depth == 0) {
+      return at;
+    } else if (c == '}' || c == ']') {
+      --depth;
+    }
+  }
+  return text.size();
+}
+
+/// One object after the other: such files are too large to be held as a whole.
+Trace read_json_array(const Source& source, size_t begin) {
+  JsonTrace trace(source);
+  const std::string_view text = source.text();
+  const auto next = [&](size_t at) {
+    return std::min(text.find_first_not_of(" \t\r\n", at), text.size());
+  };
+  size_t at = next(begin + 1);
+  const bool empty = at < text.size() && text[at] == ']';
+  while (!empty) {
+    const size_t end = end_of_element(text, at);
+    trace.add(at, end);
+    if (end == text.size()) source.fail(end, "expected , or ] after a request");
+    at = next(end + 1);
+    if (text[end] == ']') break;
+  }
+  if (!empty && at < text.size()) source.fail(at, "expected nothing after the array of requests");
+  return trace.take();
 }
 
 class Replay final : public RequestSource {
@@ -239,6 +381,7 @@ class Replay final : public RequestSource {
     const RequestLengths& lengths = trace_->rows[next_].lengths;
     request.prompt = lengths.prompt;
     request.output = lengths.output;
+    request.priority = trace_->rows[next_].priority;
     --left_;
     if (++next_ == trace_->rows.size()) {
       next_ = 0;
@@ -258,10 +401,25 @@ class Replay final : public RequestSource {
 
 }  // namespace
 
+std::vector<std::string> Trace::gaps(bool arrivals) const {
+  std::vector<std::string> gaps;
+  if (arrivals && !timed)
+    gaps.emplace_back("the table does not say when requests came: they all come at once");
+  if (counted)
+    gaps.emplace_back(fmt::format(
+        "tokens of the table's text were not counted but guessed: {} bytes each", kBytesOfToken));
+  if (unanswered > 0)
+    gaps.emplace_back(
+        fmt::format("{} conversations of the table without an answer were left out", unanswered));
+  return gaps;
+}
+
 Trace read_trace(const Source& source) {
   const size_t first = source.text().find_first_not_of(" \t\r\n");
-  const bool json = first != std::string_view::npos && source.text()[first] == '{';
-  Trace trace = json ? read_json_lines(source) : read_csv(source);
+  const char begins = first != std::string_view::npos ? source.text()[first] : ' ';
+  Trace trace = begins == '{'   ? read_json_lines(source)
+                : begins == '[' ? read_json_array(source, first)
+                                : read_csv(source);
   if (trace.rows.empty()) throw_input(source.name(), "there are no requests");
   set_in_order(trace);
   return trace;
