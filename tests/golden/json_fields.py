@@ -29,6 +29,7 @@ COMMANDS = [
     "serving llama3-8b --on h100-sxm --rate 5 --count 50 --kv-host-memory 8GB --lora-rank 16 "
     "--lora-adapters 4",
     "capacity llama3-70b --on h100-sxm --devices 4 --slo ttft=1s,tpot=50ms --count 300 --price 2",
+    "capacity llama3-8b --on h100-sxm --devices 2 --slo ttft=1s,tpot=50ms --count 300 --scheduler sarathi",
     "calibrate h200 --from examples/h200_kernels.csv --out /dev/null",
     "validate examples/h200_kernels.csv --on h200",
     "validate tests/golden/files/two_regimes.csv --on h200 --regime burst",
