@@ -166,6 +166,7 @@ std::unique_ptr<RequestSource> make_requests(const TrafficRequest& request) {
 
 std::shared_ptr<const Trace> read_table(const TrafficRequest& request) {
   if (request.table) return request.table;
+  refuse_unused(request);
   const std::string& file = request.requests.empty() ? request.lengths : request.requests;
   if (file.empty() || (request.requests.empty() && like_vidur(request))) return nullptr;
   return std::make_shared<const Trace>(read_trace(Source::from_file(file)));

@@ -74,6 +74,14 @@ TEST(Train, JsonHoldsTheStrategyAndPartsThatAddUp) {
                          {"loss", "fp32"},
                          {"weights", "bf16"},
                          {"moments", "fp32"},
+                         {"gradients", "fp32"},
+                         {"attention", "fused"},
+                         {"overlap_tensor", false},
+                         {"overlap_gradients", true},
+                         {"overlap_experts", false},
+                         {"dispatch", "by-node"},
+                         {"fused_router", false},
+                         {"graphs", false},
                          {"schedule", "1f1b"},
                          {"zero", 1}};
   EXPECT_EQ(json["strategy"], strategy);

@@ -130,8 +130,14 @@ TEST(ClusterReader, WhatIfsAddressFabricAndDevice) {
     }
     return std::string();
   };
-  EXPECT_NE(usage("memory.bandwidth", "6 TB/s").find("did you mean 'device.memory.bandwidth'"),
+  EXPECT_NE(usage("memory.speed", "6 TB/s").find("'memory.speed' is no figure of its device"),
             std::string::npos);
+  // Without a word of whose it is, a device's figure is the device's.
+  EXPECT_DOUBLE_EQ(catalogue()
+                       .cluster("dgx-h100", {{"memory.bandwidth", "6 TB/s"}})
+                       .device.main_memory()
+                       .bandwidth.value,
+                   6e12);
   EXPECT_NE(usage("fabric.nvlnk.bandwidth", "6 TB/s").find("fabric.nvlink.bandwidth"),
             std::string::npos);
   EXPECT_NE(usage("fabric.nvlink.bandwidth", "6").find("fabric.nvlink.bandwidth"),
