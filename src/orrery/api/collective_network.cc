@@ -1,5 +1,8 @@
 #include "orrery/api/collective_network.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "orrery/api/collectives.h"
 #include "orrery/base/error.h"
 #include "orrery/cluster/network/simulate_collective.h"
@@ -47,6 +50,10 @@ CollectiveAnswer simulated_collective(const Cluster& cluster, const CollectiveCa
   answer.gaps.emplace_back(
       "a simulated network moves bytes alone: launches, copies, reductions and protocols of a "
       "library are not in its time");
+  if (!simulation.too_large.empty())
+    answer.gaps.push_back(
+        fmt::format("not compared with {}: too many transfers; --algorithm runs one all the same",
+                    fmt::join(simulation.too_large, ", ")));
   answer.provenance = {{"cluster", cluster.name},
                        {"device", cluster.device.name},
                        {"network", request.network.name}};

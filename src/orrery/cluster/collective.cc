@@ -16,6 +16,11 @@ constexpr std::array<std::string_view, kCollectiveKindCount> kNames = {
 
 std::string_view name(CollectiveKind kind) { return kNames[static_cast<size_t>(kind)]; }
 
+std::string with_article(CollectiveKind kind) {
+  const std::string_view word = name(kind);
+  return (word.front() == 'a' ? "an " : "a ") + std::string(word);
+}
+
 CollectiveKind collective_kind(std::string_view text) {
   for (size_t i = 0; i < kNames.size(); ++i)
     if (kNames[i] == text) return static_cast<CollectiveKind>(i);

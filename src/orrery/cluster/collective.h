@@ -32,7 +32,9 @@ inline constexpr size_t kCollectiveKindCount = static_cast<size_t>(CollectiveKin
 
 /// "all-reduce" and so on.
 std::string_view name(CollectiveKind kind);
-/// The inverse; throws `kUsage` with the nearest names.
+/// "an all-reduce", "a broadcast".
+std::string with_article(CollectiveKind kind);
+/// The inverse of `name`; throws `kUsage` with the nearest names.
 CollectiveKind collective_kind(std::string_view text);
 
 /// Ranks first, first + stride, … `size` of them. On a cluster of nodes of 8, {8, 1} is a
@@ -75,7 +77,7 @@ struct CollectiveTrust {
 class CollectivePredictor {
  public:
   virtual ~CollectivePredictor() = default;
-  /// Throws `kUsage` for a group that is not on the cluster (group_place.h).
+  /// Throws as `place_group` does for a group that is not on the cluster.
   virtual CollectiveEstimate predict(const CollectiveCall& call) const = 0;
   virtual CollectiveTrust trust(const CollectiveCall& call) const = 0;
   virtual std::vector<std::string> gaps() const = 0;

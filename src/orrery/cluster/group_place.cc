@@ -15,8 +15,9 @@ GroupPlace place_group(const Cluster& cluster, const RankGroup& group) {
                             group.stride));
   const double last = (static_cast<double>(group.size) - 1) * group.stride + 1;
   if (last > cluster.largest())
-    throw_usage(fmt::format("{} ranks at a stride of {} need {:.0f} devices; {} has at most {:.0f}",
-                            group.size, group.stride, last, cluster.name, cluster.largest()));
+    throw_infeasible(
+        fmt::format("{} ranks at a stride of {} need {:.0f} devices; {} has at most {:.0f}",
+                    group.size, group.stride, last, cluster.name, cluster.largest()));
   GroupPlace place;
   place.ranks = group.size;
   place.stride = group.stride;

@@ -22,8 +22,8 @@ struct GroupPlace {
   Seconds inside_latency, outside_latency;
 };
 
-/// Throws `kUsage` for a group that is not on the cluster: fewer than one rank, a stride below
-/// one, or more devices than there can be.
+/// Throws `kUsage` for fewer than one rank or a stride below one, `kInfeasible` for more devices
+/// than there can be.
 GroupPlace place_group(const Cluster& cluster, const RankGroup& group);
 
 }  // namespace orrery

@@ -117,8 +117,13 @@ NcclModel::Choice NcclModel::choose(const CollectiveCall& call, const GroupPlace
     }
   }
   if (least == INFINITY)
-    throw_usage(fmt::format("the algorithm and protocol forced do not take a {} of {} ranks on {}",
-                            name(call.kind), call.group.size, cluster_.name));
+    throw_usage(
+        place.inside->shape == FabricShape::kTorus
+            ? fmt::format("nccl has no algorithm for a torus, which '{}' of {} is; --library "
+                          "alpha-beta runs {} there",
+                          place.inside->name, cluster_.name, with_article(call.kind))
+            : fmt::format("the algorithm and protocol forced do not take {} of {} ranks on {}",
+                          with_article(call.kind), call.group.size, cluster_.name));
   return best;
 }
 

@@ -63,6 +63,23 @@ TEST(Nccl, CanBeForced) {
                Error);
 }
 
+TEST(Nccl, SaysThatItHasNothingForATorus) {
+  Cluster cluster = plain_cluster(8, 1);
+  cluster.tiers[0].shape = FabricShape::kTorus;
+  cluster.tiers[0].dimensions = {2, 2, 2};
+  const NcclModel model(cluster, LinkFit(), {});
+  const CollectiveCall call{CollectiveKind::kAllReduce, Bytes(8000), {8, 1}, ElementType::kF16};
+  try {
+    model.choose(call, place_group(cluster, call.group));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+    EXPECT_STREQ(error.what(),
+                 "nccl has no algorithm for a torus, which 'nvlink' of plain is; --library "
+                 "alpha-beta runs an all-reduce there");
+  }
+}
+
 /// Physics by hand: a fit with round constants, no corrections.
 TEST(Nccl, TimeIsLaunchHopsAndBytes) {
   Cluster cluster = plain_cluster(8, 4);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "orrery/base/error.h"
 
@@ -13,6 +14,8 @@ namespace {
 constexpr double kMostHeldPairs = 1 << 22;
 /// Pairs that are walked one by one: about a minute.
 constexpr double kMostWalkedPairs = 1 << 28;
+/// Routes that stand for all of a phase's.
+constexpr size_t kSampledRoutes = 16;
 
 double pairs(const Phase& phase) {
   double count = 0;
@@ -58,6 +61,33 @@ bool crowds_are_alike(const Topology& topology, const Phase& phase) {
       if (c[i] != c[0] + static_cast<int64_t>(i) * stride) return false;
     return c[0] % (stride * size) < stride;
   });
+}
+
+double walked_hops(const Topology& topology, const Phase& phase) {
+  RouteMemory memory;
+  std::vector<int> way;
+  const auto sampled = [&](size_t routes, const auto& ends) {
+    const size_t apart = routes / kSampledRoutes + 1;
+    double hops = 0, walked = 0;
+    for (size_t i = 0; i < routes; i += apart, ++walked) {
+      way.clear();
+      const auto [source, destination] = ends(i);
+      topology.route(source, destination, memory, way);
+      hops += static_cast<double>(way.size());
+    }
+    return walked > 0 ? hops / walked : 0;
+  };
+  double hops =
+      static_cast<double>(phase.transfers.size()) * sampled(phase.transfers.size(), [&](size_t i) {
+        return std::pair(phase.transfers[i].source, phase.transfers[i].destination);
+      });
+  if (phase.crowds.empty()) return hops;
+  const bool alike = crowds_are_alike(topology, phase);
+  if (!alike && pairs(phase) > kMostHeldPairs) return HUGE_VAL;
+  const std::vector<int>& crowd = phase.crowds.front();
+  hops += (alike ? static_cast<double>(crowd.size()) : pairs(phase)) *
+          sampled(crowd.size(), [&](size_t i) { return std::pair(crowd[0], crowd[i]); });
+  return hops;
 }
 
 std::vector<double> link_loads(const Topology& topology, const Phase& phase) {

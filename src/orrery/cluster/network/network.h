@@ -46,6 +46,10 @@ Phase without_crowds(const Phase& phase);
 /// crowd of all ranks, or crowds that are whole units of the fabric or cut across them.
 bool crowds_are_alike(const Topology& topology, const Phase& phase);
 
+/// Hops that `link_loads` walks for a phase, by a sample of its routes; infinite where a crowd
+/// whose ranks are not alike has more pairs than can be held one by one.
+double walked_hops(const Topology& topology, const Phase& phase);
+
 /// Bytes over each link in one phase.
 std::vector<double> link_loads(const Topology& topology, const Phase& phase);
 

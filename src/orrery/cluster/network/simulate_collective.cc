@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <numeric>
+#include <optional>
 
 #include "orrery/base/error.h"
 
@@ -16,6 +17,9 @@ constexpr size_t kBusiestShown = 8;
 
 /// Some gigabytes of links and transfers.
 constexpr int kMostRanks = 1 << 22;
+
+/// Hops that are walked to price an algorithm nobody asked for: about a second.
+constexpr double kMostPricedHops = 1 << 28;
 
 double factor(std::string_view text, const std::string& whole) {
   double value = -1;
@@ -73,6 +77,60 @@ std::vector<LinkUse> busiest_links(const Topology& topology, const NetworkAnswer
     busiest.push_back({topology.link_name(static_cast<int>(order[i])), answer.link_bytes[order[i]],
                        answer.time.value > 0 ? seconds(order[i]) / answer.time.value : 0});
   return busiest;
+}
+
+struct Quickest {
+  std::string algorithm;
+  std::vector<std::string> too_large;  ///< Algorithms that were not priced.
+};
+
+/// The quickest algorithm by the analytic network. Those that take long to price stand back
+/// while another runs; what no way leads to is refused where nothing else runs.
+Quickest quickest_algorithm(const Topology& topology, const CollectiveCall& call,
+                            const GroupLayout& layout, const std::vector<Seconds>& ready) {
+  struct Candidate {
+    std::string name;
+    std::unique_ptr<ScheduleAlgorithm> code;
+    double hops = 0;
+  };
+  std::vector<Candidate> candidates;
+  std::optional<Error> refused;
+  double fewest = HUGE_VAL;
+  for (const auto& entry : Registry<ScheduleAlgorithm>::instance().entries()) {
+    Candidate candidate{entry.description.name, entry.create()};
+    if (!candidate.code->runs(call.kind, layout.grid)) continue;
+    try {
+      for (const Phase& phase : candidate.code->schedule(call.kind, call.bytes, layout).phases)
+        candidate.hops += walked_hops(topology, phase);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kInfeasible) throw;
+      if (!refused) refused = error;
+      continue;
+    }
+    fewest = std::min(fewest, candidate.hops);
+    candidates.push_back(std::move(candidate));
+  }
+  const auto analytic = Registry<Network>::instance().at("analytic", "network").create();
+  Quickest best;
+  double least = HUGE_VAL;
+  for (const Candidate& candidate : candidates) {
+    if (candidate.hops > std::max(kMostPricedHops, fewest)) {
+      best.too_large.push_back(candidate.name);
+      continue;
+    }
+    try {
+      const std::vector<Job> jobs = {
+          {candidate.code->schedule(call.kind, call.bytes, layout), ready}};
+      const double time = analytic->run(topology, jobs, {}).time.value;
+      if (time < least) best.algorithm = candidate.name;
+      least = std::min(least, time);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kInfeasible) throw;
+      if (!refused) refused = error;
+    }
+  }
+  if (best.algorithm.empty() && refused) throw Error(*refused);
+  return best;
 }
 
 }  // namespace
@@ -146,15 +204,9 @@ CollectiveSimulation simulate_collective(const Cluster& cluster, const Collectiv
                               options.algorithm, name(call.kind), group.size));
     simulation.algorithm = options.algorithm;
   } else {
-    const auto analytic = Registry<Network>::instance().at("analytic", "network").create();
-    double quickest = HUGE_VAL;
-    for (const auto& entry : algorithms.entries()) {
-      const auto algorithm = entry.create();
-      if (!algorithm->runs(call.kind, layout.grid)) continue;
-      const double time = analytic->run(topology, jobs_of(*algorithm), {}).time.value;
-      if (time < quickest) simulation.algorithm = entry.description.name;
-      quickest = std::min(quickest, time);
-    }
+    Quickest quickest = quickest_algorithm(topology, call, layout, ready);
+    simulation.algorithm = std::move(quickest.algorithm);
+    simulation.too_large = std::move(quickest.too_large);
   }
   const auto algorithm = algorithms.at(simulation.algorithm, "collective algorithm").create();
   const auto& networks = Registry<Network>::instance();

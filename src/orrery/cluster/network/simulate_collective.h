@@ -45,10 +45,11 @@ struct LinkUse {
 struct CollectiveSimulation {
   Seconds time;
   std::string algorithm;
-  int ranks = 0;                     ///< Of all groups that run at once.
-  Bytes sent;                        ///< By the rank that sends most.
-  std::vector<Seconds> rank_finish;  ///< By rank.
-  std::vector<LinkUse> busiest;      ///< Eight at most, the busiest first.
+  std::vector<std::string> too_large;  ///< Algorithms that would take too long to compare with.
+  int ranks = 0;                       ///< Of all groups that run at once.
+  Bytes sent;                          ///< By the rank that sends most.
+  std::vector<Seconds> rank_finish;    ///< By rank.
+  std::vector<LinkUse> busiest;        ///< Eight at most, the busiest first.
   FlowWork work;
 };
 

@@ -49,6 +49,24 @@ TEST(SimulateCollective, TakesTheQuickestAlgorithmThatFits) {
   EXPECT_EQ(simulate_collective(test_torus({4, 4, 4}), all_reduce(64), options).algorithm, "torus");
 }
 
+TEST(SimulateCollective, DoesNotPriceWhatTakesTooLong) {
+  using ::testing::Contains;
+  FlowOptions options;
+  // On a ring direct would walk a quarter of it, on average, for each rank.
+  const CollectiveSimulation ring =
+      simulate_collective(test_ring(1 << 15), all_reduce(1 << 15), options);
+  EXPECT_THAT(ring.algorithm, HasSubstr("ring"));
+  EXPECT_THAT(ring.too_large, Contains("direct"));
+  options.network = "analytic";
+  // Ranks of the last node are missing: none is like another, and there are 100 million
+  // pairs.
+  const CollectiveSimulation part =
+      simulate_collective(test_nodes(2000), all_reduce(10001), options);
+  EXPECT_THAT(part.too_large, ::testing::ElementsAre("direct"));
+  // What is small is compared in full.
+  EXPECT_TRUE(simulate_collective(test_nodes(4), all_reduce(31), options).too_large.empty());
+}
+
 TEST(SimulateCollective, SaysWhichLinksAreBusyAndHowMuchIsSent) {
   FlowOptions options;
   options.algorithm = "ring";
