@@ -20,8 +20,8 @@ struct Effort {
   double most_requests = 50000;
 };
 inline constexpr Effort kQuick = {0.5, 0.05, false, 5000};
-inline constexpr Effort kThorough = {1, 0.01, true};
-inline constexpr Effort kInterval = {1, 0.03, false};
+inline constexpr Effort kThorough = {1, 0.01, true, 15000};
+inline constexpr Effort kInterval = {1, 0.03, false, 15000};
 
 /// The load of a capacity request: what there is more or less of, and the requests that are drawn
 /// for it.

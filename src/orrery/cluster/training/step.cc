@@ -262,9 +262,8 @@ std::vector<RankMemory> TrainingModel::memory_of(const Parts& parts, const Strat
       // What went out is held until the step ends; logits are put together then
       // (torch.distributed.pipelining, `output_chunks` of stages).
       const bool last = stage + 1 == stages;
-      const double sent =
-          kHalf * static_cast<double>(s.micro_batch * s.length * model_.hidden) /
-          (s.context * (s.sequence ? s.tensor : 1));
+      const double sent = kHalf * static_cast<double>(s.micro_batch * s.length * model_.hidden) /
+                          (s.context * (s.sequence ? s.tensor : 1));
       const double logits = parts.works[parts.head].result_bytes;
       const double held = m * (last ? logits : sent);
       if (last) here.working = Bytes(std::max(here.working.value - logits, held));

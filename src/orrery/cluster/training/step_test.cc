@@ -307,8 +307,8 @@ TEST(TrainingMemory, PyTorchHoldsWhatEveryMicroBatchSentBetweenStages) {
   const std::vector<RankMemory> plain = m.memory_by_stage(s);
   s.torch_native = true;
   const std::vector<RankMemory> more = m.memory_by_stage(s);
-  // What comes in, the gradient of what goes out, and what went out; of the last stage logits, which
-  // at the end of the step are held once more.
+  // What comes in, the gradient of what goes out, and what went out; of the last stage logits,
+  // which at the end of the step are held once more.
   const double sequence = 256 * 256 * 2, logits = 256 * 1024 * 2;
   EXPECT_NEAR((more[0].working - plain[0].working).value, 2 * 16 * sequence, 1);
   EXPECT_NEAR((more[1].working - plain[1].working).value, 3 * 16 * sequence, 1);
