@@ -452,7 +452,8 @@ def splitwise(program, data):
     def ask(key):
         hardware, ranks, prompt, batch, answer = key
         return serve(program, ["llama2-70b", "--on", SPLITWISE[hardware], "--tp", ranks, "--scheduler", "vllm-v0",
-                               "--memory-fraction", 0.98, "--concurrency", batch, "--count", batch, "--isl", prompt,
+                               "--memory-fraction", 0.98, "--max-length", 65536, "--concurrency", batch,
+                               "--count", batch, "--isl", prompt,
                                "--osl", answer, "--max-batched-tokens", max(2048, prompt * batch),
                                "--set", "engine.before=0us", "--set", "engine.front_end=0us"])
 
