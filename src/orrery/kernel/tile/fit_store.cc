@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <ranges>
 
 #include "orrery/base/data_folder.h"
 
@@ -16,9 +15,12 @@ namespace fs = std::filesystem;
 
 /// Whether a fit of such a name, "v100" or "p100+v100", is of the device.
 bool is_of(std::string_view name, std::string_view device) {
-  for (const auto part : std::views::split(name, '+'))
-    if (std::ranges::equal(part, device)) return true;
-  return false;
+  while (true) {
+    const size_t end = name.find('+');
+    if (name.substr(0, end) == device) return true;
+    if (end == std::string_view::npos) return false;
+    name.remove_prefix(end + 1);
+  }
 }
 
 bool was_measured(const TileFit& fit, const std::string& device) {
