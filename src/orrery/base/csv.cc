@@ -174,7 +174,9 @@ size_t CsvTable::required_column(std::string_view name) const {
 }
 
 std::string csv_field(std::string_view text) {
-  if (text.find_first_of(",\"\n\r") == std::string_view::npos) return std::string(text);
+  // A mark at the beginning of a file would be passed over.
+  if (text.find_first_of(",\"\n\r") == std::string_view::npos && !text.starts_with(kByteOrderMark))
+    return std::string(text);
   std::string quoted = "\"";
   for (char c : text) {
     if (c == '"') quoted += '"';

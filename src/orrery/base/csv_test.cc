@@ -157,6 +157,10 @@ TEST(Csv, WrittenFieldsAreReadBack) {
     EXPECT_EQ(t.at(0, 0), text);
   }
   EXPECT_EQ(csv_field("plain"), "plain");
+  EXPECT_EQ(csv_field("\xEF\xBB\xBF"
+                      "op"),
+            "\"\xEF\xBB\xBF"
+            "op\"");
   EXPECT_EQ(csv_field("a\"b"), "\"a\"\"b\"");
 }
 
